@@ -1,0 +1,26 @@
+"""The autodiff engine. It knows no op by name."""
+
+from cartograd.engine import methods as methods
+from cartograd.engine.backward import backward as backward
+from cartograd.engine.check import gradcheck as gradcheck
+from cartograd.engine.check import gradgradcheck as gradgradcheck
+from cartograd.engine.explain import Graph as Graph
+from cartograd.engine.explain import trace as trace
+from cartograd.engine.functional import grad as grad
+from cartograd.engine.functional import hessian as hessian
+from cartograd.engine.functional import hvp as hvp
+from cartograd.engine.functional import jacobian as jacobian
+from cartograd.engine.functional import jvp as jvp
+from cartograd.engine.functional import vjp as vjp
+from cartograd.engine.graph import Node as Node
+from cartograd.engine.modes import detect_anomaly as detect_anomaly
+from cartograd.engine.modes import enable_grad as enable_grad
+from cartograd.engine.modes import is_grad_enabled as is_grad_enabled
+from cartograd.engine.modes import no_grad as no_grad
+from cartograd.engine.modes import recording as recording
+from cartograd.engine.modes import set_grad_enabled as set_grad_enabled
+from cartograd.engine.primitive import Primitive as Primitive
+from cartograd.engine.primitive import composite as composite
+from cartograd.engine.primitive import primitive as primitive
+from cartograd.engine.tensor import Tensor as Tensor
+from cartograd.engine.tensor import tensor as tensor

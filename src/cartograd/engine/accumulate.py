@@ -1,0 +1,98 @@
+"""Fitting a gradient to what it is the gradient of, and adding it into a leaf's ``.grad``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+from cartograd.engine.graph import CPU, Leaf, Node
+from cartograd.engine.tensor import Tensor, from_raw
+from cartograd.errors import GradientShapeError, NotTwiceDifferentiableError, VjpError
+
+_storage_users = torch._C._storage_Use_Count
+
+
+def raw(value: Any) -> torch.Tensor:
+    """The plain tensor under a gradient."""
+    return value.data if type(value) is Tensor else value
+
+
+def require_fit(
+    gradient: torch.Tensor, shape: torch.Size, dtype: torch.dtype, device: torch.device, what: str
+) -> None:
+    """Refuse a gradient a user gave that is not exactly of the shape, dtype and device of its tensor."""
+    if gradient.shape != shape or gradient.dtype != dtype or gradient.device != device:
+        raise GradientShapeError(
+            f"{what} must have shape {tuple(shape)}, dtype {dtype} on {device}, "
+            f"but has shape {tuple(gradient.shape)}, dtype {gradient.dtype} on {gradient.device}"
+        )
+
+
+def fit(gradient: Any, edge: Any, node: Node) -> Any:
+    """Check what a rule of `node` returned for the input behind `edge`; undo broadcasting where the op does it."""
+    device = edge.device
+    same_device = gradient.is_cpu if device is CPU else gradient.device == device
+    if gradient.shape == edge.shape and gradient.dtype is edge.dtype and same_device:
+        return gradient
+    if node.plan.op.broadcasts and same_device:
+        return _unbroadcast(gradient, edge, node)
+    raise VjpError(
+        f"the gradient rule of {node.name} (called at {node.where()}) returned shape {tuple(gradient.shape)}, "
+        f"{gradient.dtype} on {gradient.device} for an input of shape {tuple(edge.shape)}, {edge.dtype} on {edge.device}"
+    )
+
+
+def _unbroadcast(gradient: Any, edge: Any, node: Node) -> Any:
+    try:
+        if gradient.shape != edge.shape:
+            gradient = gradient.sum_to_size(edge.shape)
+    except RuntimeError as error:
+        raise VjpError(
+            f"the gradient rule of {node.name} (called at {node.where()}) returned shape {tuple(gradient.shape)}, "
+            f"which is no broadcast of the input's shape {tuple(edge.shape)}"
+        ) from error
+    return gradient if gradient.dtype is edge.dtype else gradient.to(edge.dtype)
+
+
+def _references_of_a_local() -> int:
+    value = object()
+    return sys.getrefcount(value)
+
+
+ALONE = _references_of_a_local()
+"""What ``sys.getrefcount`` says of an object that one local variable holds and nobody else."""
+
+
+def accumulate(leaf: Any, total: Any, alone: bool, create_graph: bool) -> None:
+    """Add `total` into the ``.grad`` of a `Leaf` or a Parameter.
+
+    The first gradient is stored as it is when nobody else can see its memory (`alone` says that no other Python
+    reference exists), and copied otherwise: a later in-place change of one ``.grad`` never reaches another tensor.
+    """
+    if type(leaf) is Leaf:
+        if create_graph:
+            leaf.grad = total if leaf.grad is None else leaf.grad + total
+        elif leaf.grad is None:
+            leaf.grad = from_raw(_private(raw(total), leaf, alone))
+        else:
+            leaf.grad.data.add_(raw(total))
+        return
+    if create_graph and type(total) is Tensor and total.requires_grad:
+        raise NotTwiceDifferentiableError(
+            "backward(create_graph=True) would have to store a recorded gradient in the .grad of an nn.Parameter, "
+            "which holds plain torch tensors only: use cartograd.grad(loss, parameters, create_graph=True) instead"
+        )
+    if leaf.grad is None:
+        leaf.grad = _private(raw(total), leaf, alone)
+    else:
+        leaf.grad.add_(raw(total))
+
+
+def _private(total: torch.Tensor, leaf: Any, alone: bool) -> torch.Tensor:
+    if alone and total.is_contiguous() and _storage_users(total.untyped_storage()._cdata) <= 2:
+        return total
+    if type(leaf) is Leaf:
+        return total.clone(memory_format=torch.contiguous_format)
+    return torch.empty_like(leaf, requires_grad=False).copy_(total)

@@ -1,0 +1,87 @@
+"""Finding the first op that makes a NaN or an Inf, for `detect_anomaly`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+from cartograd.engine import modes
+from cartograd.engine.graph import Node, calling_place, describe_place
+from cartograd.errors import AnomalyError
+
+
+def bad_value(value: Any) -> str | None:
+    """`"a NaN"`, `"an Inf"` or `None`. One sum tells that all is well; only a suspicion is looked into."""
+    if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return None
+    value = value.detach()
+    if value.numel() == 0 or torch.isfinite(value.sum()):
+        return None
+    if torch.isnan(value).any():
+        return "a NaN"
+    return "an Inf" if torch.isinf(value).any() else None
+
+
+def check_forward(name: str, inputs: Any, out: Any) -> None:
+    """Raise if a value of `out` is not finite and the op, not its inputs, is to blame."""
+    if not modes.watch.depth:
+        return
+    outs = out if isinstance(out, (tuple, list)) else [out]
+    found = next(filter(None, map(bad_value, outs)), None)
+    if found is None or not _counts(found, inputs):
+        return
+    place = describe_place(*calling_place(sys._getframe(1)))
+    raise AnomalyError(f"{name} made {found} at {place}; its inputs: {describe(inputs)}")
+
+
+def check_backward(node: Node, g: Any, gradients: list[Any]) -> None:
+    """Raise if a gradient of `node` is not finite."""
+    if not modes.watch.depth:
+        return
+    incoming = g if isinstance(g, (tuple, list)) else [g]
+    plain = [getattr(one, "data", one) for one in gradients]
+    found = next(filter(None, map(bad_value, plain)), None)
+    if found is None or not _counts(found, [getattr(one, "data", one) for one in incoming]):
+        return
+    known = describe(node.saved or ())
+    raise AnomalyError(
+        f"the gradient of {node.name} has {found}; the op was called at {node.where()}; "
+        f"incoming gradient: {describe(incoming)}; saved: {known}"
+    )
+
+
+def _counts(found: str, inputs: Any) -> bool:
+    """An Inf counts only if asked for and if no argument had one already (a mask of -inf is meant)."""
+    if found == "a NaN":
+        return True
+    return modes.watch.inf and not any(_infinite(value) for value in _flat(inputs))
+
+
+def _infinite(value: Any) -> bool:
+    if isinstance(value, float):
+        return value in (float("inf"), float("-inf"))
+    return bad_value(value) == "an Inf"
+
+
+def _flat(values: Any) -> list[Any]:
+    flat: list[Any] = []
+    for value in values:
+        flat.extend(_flat(value)) if isinstance(value, (tuple, list)) else flat.append(value)
+    return flat
+
+
+def describe(values: Any) -> str:
+    """Shapes and ranges of the tensors among `values`, numbers as they are."""
+    return ", ".join(filter(None, map(_describe_one, _flat(values)))) or "none"
+
+
+def _describe_one(value: Any) -> str:
+    value = getattr(value, "data", value)
+    if isinstance(value, float):
+        return str(value)
+    if not isinstance(value, torch.Tensor) or value.numel() == 0 or value.is_complex():
+        return ""
+    low, high = (value.min().item(), value.max().item()) if value.dtype != torch.bool else (0, 1)
+    return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')} in [{low:.4g}, {high:.4g}]"

@@ -1,0 +1,382 @@
+"""The backward pass: seed, walk newest first, accumulate, hooks, free.
+
+The order of a pass, at every tensor it reaches, is: all contributions are summed, in the order of their consumers'
+creation numbers from newest to oldest (and of their inputs within one consumer); the tensor's hooks run once, on
+that total, in the order they were registered; `retain_grad` keeps the result; the node's rules run, or the leaf's
+``.grad`` is accumulated and its post-accumulate hooks run.
+
+Because a consumer's number is always above its producers', a heap on the number needs no dependency counts: when a
+node comes out of the heap, everything that could still contribute to it has run.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from cartograd.engine import modes
+from cartograd.engine.accumulate import ALONE, accumulate, fit, raw, require_fit
+from cartograd.engine.apply import PICK, version_of
+from cartograd.engine.graph import Leaf, Node, Watchers, leads_to, walk
+from cartograd.engine.tensor import Tensor, from_raw
+from cartograd.errors import (
+    GraphFreedError,
+    InplaceError,
+    NoGradientError,
+    NonScalarRootError,
+    NotTwiceDifferentiableError,
+    UnsupportedError,
+)
+
+
+def backward(
+    root: Any,
+    gradient: Any = None,
+    *,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Sequence[Any] | None = None,
+    workers: int = 1,
+) -> None:
+    """See `Tensor.backward`."""
+    if workers != 1:
+        raise UnsupportedError(f"workers must be 1, got {workers!r}: backward passes on several threads come later")
+    targets = None if inputs is None else [edge_of(one) for one in inputs]
+    run([root], [gradient], targets, retain_graph, create_graph, store=True)
+
+
+def run(
+    roots: Sequence[Any],
+    gradients: Sequence[Any],
+    targets: list[Any] | None,
+    retain_graph: bool | None,
+    create_graph: bool,
+    store: bool,
+) -> dict[int, Any]:
+    """One pass from `roots`. Returns the totals at `targets` by the edge's id; stores ``.grad`` if `store`."""
+    task = Pass(targets, create_graph if retain_graph is None else retain_graph, create_graph, store)
+    seeds = [seed(root, gradient, create_graph) for root, gradient in zip(roots, gradients, strict=True)]
+    if targets is not None:
+        task.useful = leads_to([edge for edge, _ in seeds], {id(target) for target in targets})
+    before = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(create_graph)
+    try:
+        task.go(seeds)
+    finally:
+        torch._C._set_grad_enabled(before)
+    return task.captured
+
+
+def edge_of(tensor: Any) -> Any:
+    """The place in the graph of something a user wants a gradient for."""
+    edge = tensor._edge if type(tensor) is Tensor else tensor
+    if edge is None or (isinstance(edge, torch.Tensor) and not edge.requires_grad):
+        raise NoGradientError(f"a gradient is wanted for {tensor!r}, which does not require grad")
+    return edge
+
+
+def seed(root: Any, gradient: Any, create_graph: bool) -> tuple[Any, Any]:
+    """(edge, gradient) a pass starts from: ones for one element, else what was given, of exactly the root's shape."""
+    edge = root._edge if type(root) is Tensor else (root if root.requires_grad else None)
+    if edge is None:
+        raise NoGradientError(
+            "backward() was called on a tensor that does not require grad: nothing it was computed from does, "
+            "or it was computed under no_grad()"
+        )
+    data = raw(root)
+    if gradient is None:
+        if data.numel() != 1:
+            raise NonScalarRootError(
+                f"backward() needs gradient= for a root of more than one element; this one has shape "
+                f"{tuple(data.shape)}. Give a gradient of that shape, or reduce it, for example with .sum()."
+            )
+        with torch.no_grad():
+            gradient = torch.ones_like(data)
+    require_fit(raw(gradient), data.shape, data.dtype, data.device, "gradient")
+    if create_graph:
+        return edge, gradient if type(gradient) is Tensor else from_raw(gradient.detach())
+    return edge, raw(gradient).detach() if raw(gradient).requires_grad else raw(gradient)
+
+
+class Pass:
+    """The state of one backward pass."""
+
+    def __init__(self, targets: list[Any] | None, retain_graph: bool, create_graph: bool, store: bool) -> None:
+        self.retain_graph = retain_graph
+        self.create_graph = create_graph
+        self.store = store
+        self.targets = None if targets is None else {id(target) for target in targets}
+        self.useful: set[int] | None = None
+        self.captured: dict[int, Any] = {}
+        self.totals: dict[Any, Any] = {}  # node -> sum so far; a list of slots for multi-output ops
+        self.owned: set[int] = set()  # ids of edges whose sum this pass made itself and may add to in place
+        self.leaves: dict[int, list[Any]] = {}  # id -> [leaf, sum so far]
+        self.expected: dict[int, int] | None = None  # contributions still to come, where somebody waits for them
+        self.heap: list[tuple[int, Node]] = []
+
+    def go(self, seeds: list[tuple[Any, Any]]) -> None:
+        """Walk from the seeds until nothing is left, then finish the leaves."""
+        for edge, gradient in seeds:
+            self.deliver(edge, gradient)
+        heap, totals = self.heap, self.totals
+        plain = self.targets is None and not self.create_graph
+        while heap:
+            node = heapq.heappop(heap)[1]
+            total = totals.pop(node)
+            if plain:
+                node, total = self.run_chain(node, total)
+            if node.watchers is not None or self.targets is not None:
+                total = self.watched(node, total)
+                if total is None:
+                    continue
+            self.step(node, total)
+        while self.leaves:
+            self.finish(next(iter(self.leaves)))
+
+    def run_chain(self, node: Node, total: Any) -> tuple[Node, Any]:
+        """Follow one-input ops as long as the next one is the newest left, past heap and dictionary: pure speed.
+
+        Stops at, and returns, the first node that needs the general way.
+        """
+        heap, keep = self.heap, self.retain_graph
+        while node.watchers is None:
+            rule, saved, parent = node.plan.single, node.saved, node.parents[0]
+            if rule is None or saved is None or type(parent) is not Node or modes.watchers:
+                break
+            if heap and -heap[0][0] >= parent.number:
+                break
+            if saved:
+                check_version(node, saved)
+            try:
+                gradient = rule(total, *saved)
+            except Exception as error:
+                raise noted(error, node)
+            if gradient is None:
+                break
+            if gradient is not total or parent.shape is not node.shape or parent.dtype is not node.dtype:
+                gradient = fit(gradient, parent, node)
+            if not keep:
+                node.saved = None
+            node, total = parent, gradient
+        return node, total
+
+    def step(self, node: Node, total: Any) -> None:
+        """Run the rules of one node and hand on what they give."""
+        if node.plan is PICK:
+            self.deliver_slot(node.parents[0], node.saved[0], total)  # type: ignore[index]
+            return
+        saved = node.saved
+        if saved is None:
+            raise GraphFreedError(
+                f"the graph was already walked, and what {node.name} (called at {node.where()}) had saved is freed: "
+                "pass retain_graph=True to the first backward()"
+            )
+        if saved:
+            check_version(node, saved)
+        gradients = self.gradients(node, total, saved)
+        if not self.retain_graph:
+            node.saved = None
+        parents = node.parents
+        if self.expected is None and any(type(edge) is not Node and has_post_hooks(edge) for edge in parents):
+            self.expect(node)
+        for edge, gradient in zip(parents, gradients, strict=True):
+            if gradient is not None and (self.useful is None or id(edge) in self.useful):
+                if gradient is not total or edge.shape is not node.shape or edge.dtype is not node.dtype:
+                    gradient = fit(gradient, edge, node)
+                self.deliver(edge, gradient)
+            if self.expected is not None and type(edge) is not Node:
+                self.count_down(edge)
+
+    def gradients(self, node: Node, total: Any, saved: tuple[Any, ...]) -> list[Any]:
+        """What the rules of `node` return, recorded themselves if the pass is."""
+        if node.plan.op.multiple:
+            total = materialise(total, node.shape, self.create_graph)
+        try:
+            if self.create_graph:
+                gradients = again(node, total, saved)
+            else:
+                gradients = node.plan.gradients(total, saved)
+        except Exception as error:
+            raise noted(error, node)
+        if modes.watchers:
+            from cartograd.engine.anomaly import check_backward
+
+            check_backward(node, total, gradients)
+        return gradients
+
+    def deliver(self, edge: Any, gradient: Any) -> None:
+        """Add one contribution to the sum at `edge`."""
+        if type(edge) is Node:
+            before = self.totals.get(edge)
+            if before is None:
+                self.totals[edge] = gradient
+                heapq.heappush(self.heap, (-edge.number, edge))
+            else:
+                self.totals[edge] = self.add(before, gradient, id(edge))
+            return
+        slot = self.leaves.get(id(edge))
+        if slot is None:
+            self.leaves[id(edge)] = [edge, gradient]
+        else:
+            slot[1] = self.add(slot[1], gradient, id(edge))
+
+    def deliver_slot(self, node: Node, index: int, gradient: Any) -> None:
+        """Put the gradient of output `index` where the multi-output `node` finds it."""
+        slots = self.totals.get(node)
+        if slots is None:
+            slots = self.totals[node] = [None] * len(node.shape)
+            heapq.heappush(self.heap, (-node.number, node))
+        slots[index] = gradient if slots[index] is None else slots[index] + gradient
+
+    def add(self, total: Any, gradient: Any, key: int) -> Any:
+        """`total + gradient`, in place where this pass made `total` itself and nothing is recorded."""
+        if self.create_graph:
+            return total + gradient
+        if key in self.owned:
+            return total.add_(gradient)
+        self.owned.add(key)
+        return total + gradient
+
+    def expect(self, running: Node) -> None:
+        """Count what every leaf will still get: from now on, somebody waits for one of them."""
+        self.expected = {}
+        for node in walk([running, *(node for _, node in self.heap)]):
+            for parent in node.parents:
+                if type(parent) is not Node:
+                    self.expected[id(parent)] = self.expected.get(id(parent), 0) + 1
+
+    def count_down(self, edge: Any) -> None:
+        """Finish a leaf with post-accumulate hooks as soon as its last contribution is in."""
+        assert self.expected is not None
+        self.expected[id(edge)] -= 1
+        if self.expected[id(edge)] == 0 and has_post_hooks(edge) and id(edge) in self.leaves:
+            self.finish(id(edge))
+
+    def watched(self, node: Node, total: Any) -> Any:
+        """Hooks, retain_grad and captures at one node; `None` if the pass need not go on below it."""
+        if node.watchers is not None and type(total) is not list:
+            total = call_hooks(node.watchers, total)
+            if node.watchers.retains and self.store:
+                retain(node.watchers, total, self.create_graph)
+        if self.targets is not None and id(node) in self.targets:
+            self.captured[id(node)] = total
+            if self.store:
+                retain(node.watchers or new_watchers(node), total, self.create_graph)
+        return total if self.useful is None or any(id(p) in self.useful for p in node.parents) else None
+
+    def finish(self, key: int) -> None:
+        """Hooks, accumulation and post-accumulate hooks of one leaf."""
+        leaf, total = self.leaves.pop(key)
+        if type(leaf) is Leaf:
+            if leaf.watchers is not None:
+                total = call_hooks(leaf.watchers, total)
+        elif leaf._backward_hooks:
+            total = call_parameter_hooks(leaf, total)
+        if self.targets is not None:
+            if key in self.targets:
+                self.captured[key] = total
+            else:
+                return
+        if not self.store:
+            return
+        if type(leaf) is not Leaf and leaf.grad_fn is not None:
+            torch.autograd.backward(leaf, raw(total))  # torch's own graph goes on from here
+            return
+        alone = sys.getrefcount(total) <= ALONE
+        accumulate(leaf, total, alone, self.create_graph)
+        for hook in post_hooks(leaf):
+            hook(owner(leaf))
+
+
+def noted(error: Exception, node: Node) -> Exception:
+    """The same error, with the op and the user's call added to what it says."""
+    error.add_note(f"in the gradient of {node.name}, called at {node.where()}")
+    return error
+
+
+def check_version(node: Node, saved: tuple[Any, ...]) -> None:
+    """Raise if a saved tensor was changed in place since it was saved."""
+    version = version_of(saved)
+    if version != node.version:
+        raise InplaceError(
+            f"a tensor that {node.name} (called at {node.where()}) saved for its gradient was changed in place "
+            f"afterwards (version {version}, saved at version {node.version}): "
+            "change a copy instead (.clone()), or change it before it is used"
+        )
+
+
+def again(node: Node, total: Any, saved: tuple[Any, ...]) -> list[Any]:
+    """The gradients of `node` as recorded ops, for ``create_graph=True``."""
+    from cartograd.engine.twice import differentiable_gradients
+
+    return differentiable_gradients(node, total, saved)
+
+
+def materialise(slots: list[Any], shapes: tuple[Any, ...], create_graph: bool) -> tuple[Any, ...]:
+    """Zeros for the outputs that nothing was computed from."""
+    full = []
+    for slot, meta in zip(slots, shapes, strict=True):
+        if slot is None and meta is not None:
+            slot = torch.zeros(meta[0], dtype=meta[1], device=meta[2])
+            slot = from_raw(slot) if create_graph else slot
+        full.append(slot)
+    return tuple(full)
+
+
+def call_hooks(watchers: Watchers, total: Any) -> Any:
+    """Run a tensor's hooks on the total; each may replace it. They may add and remove hooks while they run."""
+    for hook in list(watchers.hooks.values()):
+        given = total if type(total) is Tensor else from_raw(total)
+        replaced = hook(given)
+        if replaced is not None:
+            require_fit(raw(replaced), given.data.shape, given.data.dtype, given.data.device, "what a hook returns")
+            total = replaced if type(total) is Tensor else raw(replaced)
+    return total
+
+
+def call_parameter_hooks(parameter: torch.Tensor, total: Any) -> Any:
+    """Run the hooks that were registered on an ``nn.Parameter`` through torch."""
+    for hook in list(parameter._backward_hooks.values()):  # type: ignore[attr-defined]
+        replaced = hook(raw(total))
+        total = total if replaced is None else replaced
+    return total
+
+
+def has_post_hooks(leaf: Any) -> bool:
+    """Whether somebody waits for this leaf to be accumulated."""
+    if type(leaf) is Leaf:
+        return leaf.watchers is not None and bool(leaf.watchers.post_hooks)
+    return bool(leaf._post_accumulate_grad_hooks)
+
+
+def post_hooks(leaf: Any) -> list[Any]:
+    """A snapshot of a leaf's post-accumulate hooks."""
+    if type(leaf) is Leaf:
+        return [] if leaf.watchers is None else list(leaf.watchers.post_hooks.values())
+    return list((leaf._post_accumulate_grad_hooks or {}).values())
+
+
+def owner(leaf: Any) -> Any:
+    """The tensor a post-accumulate hook is called with."""
+    if type(leaf) is not Leaf:
+        return leaf
+    wrapper = leaf.wrapper() if leaf.wrapper is not None else None
+    return wrapper if wrapper is not None else from_raw(leaf.grad.data, leaf)
+
+
+def new_watchers(node: Node) -> Watchers:
+    """Give `node` a place to keep its gradient."""
+    node.watchers = Watchers()
+    return node.watchers
+
+
+def retain(watchers: Watchers, total: Any, create_graph: bool) -> None:
+    """Accumulate into the ``.grad`` of an inner tensor."""
+    value = total if type(total) is Tensor else from_raw(total.clone())
+    watchers.retained = value if watchers.retained is None else watchers.retained + value
+    if not create_graph:
+        watchers.retained = watchers.retained.detach()

@@ -1,0 +1,109 @@
+"""In-place functions on `Tensor`s.
+
+The new value is computed by the ordinary op, written into the same memory, and the `Tensor` moved to the new place
+in the graph. That is refused where another tensor sees the same memory (a view, or the base of one): its value
+would change while its gradient would not know.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from cartograd.engine.graph import Leaf, Node
+from cartograd.engine.tensor import Tensor, from_raw
+from cartograd.errors import InplaceError, UnsupportedError
+
+_OPERATORS = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__imatmul__", "__ifloordiv__"}
+_METADATA = {"requires_grad_", "detach_", "retain_grad_", "share_memory_", "rename_"}
+
+
+def changes_argument(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether calling `function` writes into one of its arguments."""
+    if kwargs.get("out") is not None or kwargs.get("inplace"):
+        return True
+    name = getattr(function, "__name__", "")
+    plain = name.endswith("_") and not name.endswith("__")
+    return (plain and name not in _METADATA) or name == "__setitem__" or name in _OPERATORS
+
+
+def run_inplace(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an in-place torch function whose arguments include a `Tensor`."""
+    name = getattr(function, "__name__", str(function))
+    if kwargs.get("out") is not None:
+        raise UnsupportedError(f"{name}(out=...) cannot carry a gradient: leave out= away and use the result")
+    target, *rest = args
+    recorded = torch.is_grad_enabled() and any(_requires_grad(value) for value in (*args, *kwargs.values()))
+    if not recorded:
+        return _on_plain_values(function, target, rest, kwargs)
+    if not isinstance(target, Tensor):
+        raise InplaceError(
+            f"{name} would write a value that requires grad into a plain torch tensor, which cannot remember it: "
+            "make the target a cartograd.tensor, or use the result of the function that is not in place"
+        )
+    if kwargs.get("inplace"):
+        return assign(target, function(*args, **{**kwargs, "inplace": False}), name)
+    return assign(target, _out_of_place(name, target, rest, kwargs), name)
+
+
+def _requires_grad(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(_requires_grad(item) for item in value)
+    return isinstance(value, (Tensor, torch.Tensor)) and value.requires_grad
+
+
+def _on_plain_values(function: Any, target: Any, rest: list[Any], kwargs: dict[str, Any]) -> Any:
+    plain = [_plain(value) for value in rest]
+    function(_plain(target), *plain, **{key: _plain(value) for key, value in kwargs.items()})
+    return target
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return type(value)(_plain(item) for item in value)
+    return value.data if isinstance(value, Tensor) else value
+
+
+def _out_of_place(name: str, target: Tensor, rest: list[Any], kwargs: dict[str, Any]) -> Any:
+    if name == "__setitem__":
+        return Tensor.__torch_function__(setitem, (), (target, *rest))
+    plain = name.strip("_")
+    twin = f"__{plain[1:]}__" if name in _OPERATORS else name[:-1]
+    method = getattr(Tensor, twin, None)
+    if method is None:
+        raise UnsupportedError(f"{name} has no form that is not in place, so no gradient can be recorded for it")
+    return method(target, *rest, **kwargs)
+
+
+def setitem(target: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
+    """A copy of `target` with ``copy[index] = value``; torch differentiates it."""
+    changed = target.clone()
+    changed[index] = value
+    return changed
+
+
+def assign(target: Any, result: Any, name: str) -> Any:
+    """Write `result` into the memory of `target` and move `target` to its place in the graph."""
+    if not isinstance(target, Tensor):
+        target.copy_(result.data)
+        return target
+    edge = target._edge
+    if torch.is_grad_enabled() and result.requires_grad:
+        if type(edge) is Leaf:
+            raise InplaceError(f"{name} would change a leaf that requires grad in place; change a copy, or use no_grad()")
+        if target.data._is_view() or torch._C._storage_Use_Count(target.data.untyped_storage()._cdata) > 2:
+            place = f"made by {edge.name} at {edge.where()}" if type(edge) is Node else "given by the user"
+            raise InplaceError(
+                f"{name} would change in place a tensor ({place}) whose memory another tensor shares, "
+                "and that tensor's gradient would not know: use the function that is not in place"
+            )
+    if result.data.shape != target.data.shape:
+        raise InplaceError(
+            f"{name} would change the shape {tuple(target.data.shape)} to {tuple(result.data.shape)} in place"
+        )
+    saved_value = from_raw(result.data, result._edge)
+    target.data = target.data.detach() if target.data.requires_grad else target.data
+    target.data.copy_(result.data)
+    target._edge = saved_value._edge
+    return target

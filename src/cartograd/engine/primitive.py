@@ -1,0 +1,345 @@
+"""How an op is declared: a pure forward, and a gradient rule for each input, side by side.
+
+    @primitive("mul", broadcasts=True)
+    def mul(input: Tensor, other: Tensor) -> Tensor:
+        '''input * other.   d/dinput = g * other,  d/dother = g * input'''
+        return torch.mul(input, other)
+
+    @mul.vjp("input")
+    def _(g, other):
+        return g * other
+
+    @mul.vjp("other")
+    def _(g, input):
+        return g * input
+
+**The parameters of a rule say what is saved.** A name of the forward's parameters means that argument, `out` the
+forward's result (a tuple for a multi-output op), `extra` what the forward returned beside its result (see `extra=`),
+`need` the tuple of booleans that tells a rule for several inputs which of them are wanted. Nothing else is kept, and
+only what the rules of the inputs that require grad ask for.
+
+Rules are written with torch functions and operators: on plain tensors in an ordinary pass, and on `Tensor`s, so
+recorded themselves, with ``create_graph=True``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from operator import itemgetter
+from types import FunctionType
+from typing import Any
+
+import torch
+import torch.nn.functional
+
+from cartograd.engine.tensor import RULES, Tensor
+from cartograd.errors import UnsupportedError
+
+_NAMESPACES = (
+    torch,
+    torch.Tensor,
+    torch.nn.functional,
+    torch._C._nn,  # type: ignore[attr-defined]
+    torch.special,
+    torch.linalg,
+)
+_ALIASES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other", "self": "input"}
+
+
+class Rule:
+    """One gradient rule: the inputs it serves, and the names of what it needs."""
+
+    def __init__(self, inputs: tuple[str, ...], function: Callable[..., Any]) -> None:
+        self.inputs = inputs
+        self.function = function
+        names = tuple(inspect.signature(function).parameters)[1:]
+        self.wants_need = "need" in names
+        self.saves = tuple(name for name in names if name != "need")
+
+
+class Plan:
+    """What one pattern of wanted inputs saves, and how their gradients are computed.
+
+    A plan is made once for each pattern an op meets; a node only points to it.
+    """
+
+    __slots__ = ("calls", "need", "op", "saves", "single", "take")
+
+    def __init__(self, op: Primitive, need: tuple[bool, ...]) -> None:
+        self.op = op
+        self.need = need
+        wanted = [name for name, needed in zip(op.inputs, need, strict=True) if needed]
+        rules = [rule for rule in op.rules if any(name in wanted for name in rule.inputs)]
+        names = [name for rule in rules for name in rule.saves]
+        if op.restated is not None:
+            names += op.params  # it is run again on all of them
+        self.saves = names = list(dict.fromkeys(names))
+        self.take = _taker([op.places[name] for name in names])
+        slots = {name: slot for slot, name in enumerate(names)}
+        self.calls = [(rule, _taker([slots[name] for name in rule.saves])) for rule in rules]
+        alone = len(rules) == 1 and list(rules[0].saves) == names and rules[0].inputs == (wanted[0],)
+        alone = alone and not rules[0].wants_need
+        self.single = rules[0].function if alone else None
+
+    def gradients(self, g: Any, saved: tuple[Any, ...]) -> list[Any]:
+        """The gradient of every wanted input, in the order of the inputs; `None` where there is none."""
+        if self.single is not None:
+            return [self.single(g, *saved)]
+        found: dict[str, Any] = {}
+        for rule, take in self.calls:
+            found.update(zip(rule.inputs, self._call(rule, g, take(saved)), strict=True))
+        return [found[name] for name, needed in zip(self.op.inputs, self.need, strict=True) if needed]
+
+    def _call(self, rule: Rule, g: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not rule.wants_need:
+            result = rule.function(g, *values)
+        else:
+            need = tuple(self.need[self.op.inputs.index(name)] for name in rule.inputs)
+            result = rule.function(g, *values, need=need)
+        return (result,) if len(rule.inputs) == 1 else result
+
+
+class ListPlan(Plan):
+    """The plan of an op that takes a list of tensors: its one rule returns a gradient for each of them."""
+
+    def __init__(self, op: Primitive, need: tuple[bool, ...]) -> None:
+        self.op = op
+        self.need = need
+        (rule,) = op.rules
+        self.saves = list(rule.saves)
+        self.take = _taker([op.places[name] for name in rule.saves])
+        self.calls = [(rule, _taker(list(range(len(rule.saves)))))]
+        self.single = None
+
+    def gradients(self, g: Any, saved: tuple[Any, ...]) -> list[Any]:
+        """The gradient of every wanted element of the list."""
+        rule = self.calls[0][0]
+        every = rule.function(g, *saved, need=self.need) if rule.wants_need else rule.function(g, *saved)
+        return [gradient for gradient, needed in zip(every, self.need, strict=True) if needed]
+
+
+def _taker(indices: list[int]) -> Callable[[Any], tuple[Any, ...]]:
+    """A fast ``lambda values: tuple(values[i] for i in indices)``."""
+    if not indices:
+        return lambda values: ()
+    if len(indices) == 1:
+        only = indices[0]
+        return lambda values: (values[only],)
+    return itemgetter(*indices)
+
+
+class Primitive:
+    """A differentiable op. Call it on `Tensor`s, torch tensors and numbers alike.
+
+    Made by the decorator `primitive`, never directly.
+    """
+
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        *,
+        broadcasts: bool = False,
+        extra: bool = False,
+        multiple: bool = False,
+        takes_list: str | None = None,
+        once: str | None = None,
+    ) -> None:
+        self.forward = forward
+        self.name = forward.__name__
+        self.__name__ = forward.__name__
+        self.__doc__ = forward.__doc__
+        self.broadcasts = broadcasts
+        self.extra = extra
+        self.multiple = multiple
+        self.takes_list = takes_list
+        self.once = once
+        self.torch_functions: list[Any] = []
+        self.rules: list[Rule] = []
+        self.inputs: tuple[str, ...] = ()
+        self.plans: dict[Any, Plan] = {}
+        self.restated: Callable[..., Any] | None = None
+        self.examples: list[Callable[..., Any]] = []
+        self._read_signature()
+
+    def _read_signature(self) -> None:
+        parameters = list(inspect.signature(self.forward).parameters.values())
+        self.variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        self.positional = sum(p.kind is not p.KEYWORD_ONLY for p in parameters)
+        self.params = tuple(p.name for p in parameters)
+        self.required = sum(p.default is p.empty for p in parameters)
+        self.defaults = tuple(p.default for p in parameters)
+        annotated = any(p.annotation is not p.empty for p in parameters)
+        self.tensor_slots = tuple(
+            i
+            for i, p in enumerate(parameters)
+            if ("Tensor" in str(p.annotation) if annotated else p.kind is p.POSITIONAL_OR_KEYWORD)
+        )
+        self.places = {name: i for i, name in enumerate(self.params)}
+        self.places |= {"out": len(self.params), "extra": len(self.params) + 1}
+        self.inplace_slot = self.places.get("inplace")
+
+    def vjp(self, *inputs: Any) -> Any:
+        """Declare the gradient rule for the named inputs; see the module's text for what its parameters mean.
+
+        Without names, ``@op.vjp``, the rule is for all tensor inputs.
+        """
+        if len(inputs) == 1 and callable(inputs[0]):
+            return self.vjp(*(self.params[slot] for slot in self.tensor_slots))(inputs[0])
+        unknown = [name for name in inputs if name not in self.params]
+        if unknown:
+            raise UnsupportedError(f"{self.name} has no input {unknown}; its parameters are {list(self.params)}")
+
+        def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+            self.rules.append(Rule(inputs, function))
+            given = {name for rule in self.rules for name in rule.inputs}
+            self.inputs = tuple(name for name in self.params if name in given)
+            self.input_slots = {self.places[name]: i for i, name in enumerate(self.inputs)}
+            self.plans.clear()
+            return function
+
+        return declare
+
+    def restate(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare the same function composed of differentiable ops, which ``create_graph=True`` differentiates."""
+        self.restated = function
+        self.plans.clear()
+        return function
+
+    def example(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare arguments to check the gradients with: ``function(make)`` returns them, tensors from ``make(*shape)``.
+
+        ``make(*shape, low=-1.0, high=1.0)`` gives random float64 numbers in between.
+        """
+        self.examples.append(function)
+        return function
+
+    def plan(self, need: tuple[bool, ...]) -> Plan:
+        """The plan for this pattern of wanted inputs."""
+        made = self.plans.get(need)
+        if made is None:
+            made = self.plans[need] = ListPlan(self, need) if self.takes_list else Plan(self, need)
+        return made
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+        """Arguments in the order of the parameters, or `None` if they are not of this op's form."""
+        if self.variadic:
+            fixed = len(self.params) - 1
+            rest = args[fixed:]
+            if len(rest) == 1 and isinstance(rest[0], (tuple, list)):
+                rest = rest[0]
+            args = (*args[:fixed], tuple(rest)) if rest or not kwargs else args[:fixed]
+        count = len(args)
+        if count > len(self.params):
+            return None
+        values = [*args, *self.defaults[count:]]
+        for key, value in kwargs.items():
+            slot = self.places.get(_ALIASES.get(key, key) if key not in self.params else key)
+            if slot is None or slot >= len(values) or slot < count:
+                return None
+            values[slot] = value
+        return None if inspect.Parameter.empty in values[count:] else values
+
+    def run(self, values: list[Any]) -> Any:
+        """The forward on plain values, in the order of the parameters."""
+        if self.variadic:
+            return self.forward(*values[:-1], *values[-1])
+        if self.positional == len(values):
+            return self.forward(*values)
+        options = dict(zip(self.params[self.positional :], values[self.positional :], strict=True))
+        return self.forward(*values[: self.positional], **options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from cartograd.engine.apply import apply
+
+        return apply(self, args, kwargs)
+
+    def as_torch(self) -> Callable[..., Any]:
+        """This op as a function of torch tensors that torch's own autograd can differentiate."""
+        from cartograd.engine.bridge import torch_function
+
+        return torch_function(self)
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}({', '.join(self.params)})>"
+
+
+def spellings(name: str) -> list[Any]:
+    """Every torch function and method of that name."""
+    found = [getattr(space, name) for space in _NAMESPACES if hasattr(space, name)]
+    return [function for function in dict.fromkeys(found) if callable(function)]
+
+
+def bind_to_torch(target: Callable[..., Any], functions: tuple[Any, ...]) -> list[Any]:
+    """Make the torch functions (or all that have a given name) reach `target` when called on a `Tensor`.
+
+    The methods of `Tensor` itself are replaced by `target` where it is a plain function: a shorter way there.
+    """
+    bound: list[Any] = []
+    for function in functions:
+        bound.extend(spellings(function) if isinstance(function, str) else [function])
+    for function in bound:
+        RULES[function] = target
+        name = getattr(function, "__name__", "")
+        if isinstance(target, FunctionType) and getattr(torch.Tensor, name, None) is function:
+            setattr(Tensor, name, target)
+    return bound
+
+
+def primitive(
+    *functions: Any,
+    broadcasts: bool = False,
+    extra: bool = False,
+    multiple: bool = False,
+    takes_list: str | None = None,
+    once: str | None = None,
+) -> Callable[[Callable[..., Any]], Primitive]:
+    """Declare an op from its forward function; add gradients with ``@op.vjp("input")``.
+
+    Parameters
+    ----------
+    *functions : torch functions, or names
+        What the op stands for; a name means every torch function and method of that name. May be empty.
+    broadcasts : bool, default=False
+        The engine sums a gradient over broadcast axes, and casts it to the input's dtype.
+    extra : bool, default=False
+        The forward returns ``(result, extra)``; rules may ask for `extra`, users never see it.
+    multiple : bool, default=False
+        The result is a tuple; `g` is then a tuple of gradients, zeros for outputs nothing was computed from.
+    takes_list : str, default=None
+        The name of the one parameter that is a list of tensors.
+    once : str, default=None
+        Why the rules cannot be differentiated again; ``create_graph=True`` then raises and says so.
+
+    Examples
+    --------
+    >>> @primitive()
+    ... def cube(x: torch.Tensor):
+    ...     return x * x * x
+    >>> @cube.vjp("x")
+    ... def _(g, x):
+    ...     return g * 3 * x * x
+    >>> x = Tensor([2.0], requires_grad=True)
+    >>> cube(x).backward()
+    >>> x.grad
+    Tensor([12.])
+    """
+
+    def declare(forward: Callable[..., Any]) -> Primitive:
+        op = Primitive(
+            forward, broadcasts=broadcasts, extra=extra, multiple=multiple, takes_list=takes_list, once=once
+        )
+        op.torch_functions = bind_to_torch(op, functions)
+        return op
+
+    return declare
+
+
+def composite(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare what torch functions mean on `Tensor`s in terms of other ops; no node of its own is recorded."""
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        bind_to_torch(function, functions)
+        return function
+
+    return declare

@@ -1,0 +1,53 @@
+"""Every error cartograd raises on purpose.
+
+Each class derives from `CartogradError` and from the built-in a caller would catch, so both
+``except cartograd.CartogradError`` and ``except ValueError`` do what they say.
+"""
+
+
+class CartogradError(Exception):
+    """The root of all of cartograd's own errors."""
+
+
+class GradientShapeError(CartogradError, ValueError):
+    """A gradient was given whose shape, dtype or device is not its tensor's."""
+
+
+class NonScalarRootError(CartogradError, RuntimeError):
+    """``backward()`` was called without a gradient on a root of more than one element."""
+
+
+class NoGradientError(CartogradError, RuntimeError):
+    """A gradient was asked of something that no differentiable input leads to."""
+
+
+class GraphFreedError(CartogradError, RuntimeError):
+    """A graph was walked a second time after its saved values had been freed."""
+
+
+class InplaceError(CartogradError, RuntimeError):
+    """A value the backward pass needs was changed in place."""
+
+
+class NotTwiceDifferentiableError(CartogradError, RuntimeError):
+    """``create_graph=True`` met a gradient rule that cannot be differentiated again."""
+
+
+class VjpError(CartogradError, RuntimeError):
+    """A gradient rule returned a value that does not fit the input it is for."""
+
+
+class AnomalyError(CartogradError, RuntimeError):
+    """A NaN or an Inf appeared while `detect_anomaly` was on."""
+
+
+class GradcheckError(CartogradError, AssertionError):
+    """An analytic gradient and its numeric estimate disagree."""
+
+
+class LeafError(CartogradError, RuntimeError):
+    """A leaf-only or non-leaf-only request was made of the other kind of tensor."""
+
+
+class UnsupportedError(CartogradError, TypeError):
+    """The arguments are of a kind this function does not take."""
