@@ -13,6 +13,10 @@ class GradientShapeError(CartogradError, ValueError):
     """A gradient was given whose shape, dtype or device is not its tensor's."""
 
 
+class GradientTypeError(CartogradError, TypeError):
+    """Something that is no tensor was given as a gradient."""
+
+
 class NonScalarRootError(CartogradError, RuntimeError):
     """``backward()`` was called without a gradient on a root of more than one element."""
 
@@ -51,3 +55,7 @@ class LeafError(CartogradError, RuntimeError):
 
 class UnsupportedError(CartogradError, TypeError):
     """The arguments are of a kind this function does not take."""
+
+
+class OptionError(CartogradError, ValueError):
+    """An option has a value that this function does not know."""

@@ -53,7 +53,7 @@ def samples(entry: Any, cap: int = CAP) -> Iterator[Any]:
 
 
 def lift(tree: Any) -> tuple[Any, Any, list[tuple[torch.Tensor, Any]]]:
-    """The same arguments with fresh torch leaves, and with tensors of ours; and the pairs of those that require grad."""
+    """The same arguments with fresh torch leaves, and with tensors of ours; and pairs of those that require grad."""
     flat, structure = tree_flatten(tree)
     pairs: list[tuple[torch.Tensor, Any]] = []
     theirs, ours = [], []
@@ -114,6 +114,4 @@ def compare(call: Any, sample: Any, own: bool, rtol: float) -> None:
 def outputs(result: Any) -> list[Any]:
     """The floating-point tensors of a result, in order."""
     flat, _ = tree_flatten(result)
-    return [
-        one for one in flat if isinstance(one, (torch.Tensor, cartograd.Tensor)) and one.dtype.is_floating_point
-    ]
+    return [one for one in flat if isinstance(one, (torch.Tensor, cartograd.Tensor)) and one.dtype.is_floating_point]

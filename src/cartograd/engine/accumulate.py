@@ -9,7 +9,7 @@ import torch
 
 from cartograd.engine.graph import CPU, Leaf, Node
 from cartograd.engine.tensor import Tensor, from_raw
-from cartograd.errors import GradientShapeError, NotTwiceDifferentiableError, VjpError
+from cartograd.errors import GradientShapeError, GradientTypeError, NotTwiceDifferentiableError, VjpError
 
 _storage_users = torch._C._storage_Use_Count
 
@@ -19,10 +19,10 @@ def raw(value: Any) -> torch.Tensor:
     return value.data if type(value) is Tensor else value
 
 
-def require_fit(
-    gradient: torch.Tensor, shape: torch.Size, dtype: torch.dtype, device: torch.device, what: str
-) -> None:
+def require_fit(gradient: torch.Tensor, shape: torch.Size, dtype: torch.dtype, device: torch.device, what: str) -> None:
     """Refuse a gradient a user gave that is not exactly of the shape, dtype and device of its tensor."""
+    if not isinstance(gradient, torch.Tensor):
+        raise GradientTypeError(f"{what} must be a Tensor or a torch.Tensor, got {type(gradient).__name__}")
     if gradient.shape != shape or gradient.dtype != dtype or gradient.device != device:
         raise GradientShapeError(
             f"{what} must have shape {tuple(shape)}, dtype {dtype} on {device}, "
@@ -32,6 +32,11 @@ def require_fit(
 
 def fit(gradient: Any, edge: Any, node: Node) -> Any:
     """Check what a rule of `node` returned for the input behind `edge`; undo broadcasting where the op does it."""
+    if not isinstance(gradient, (torch.Tensor, Tensor)):
+        raise VjpError(
+            f"the gradient rule of {node.name} (called at {node.where()}) returned a {type(gradient).__name__}, "
+            "not a tensor"
+        )
     device = edge.device
     same_device = gradient.is_cpu if device is CPU else gradient.device == device
     if gradient.shape == edge.shape and gradient.dtype is edge.dtype and same_device:
@@ -40,7 +45,8 @@ def fit(gradient: Any, edge: Any, node: Node) -> Any:
         return _unbroadcast(gradient, edge, node)
     raise VjpError(
         f"the gradient rule of {node.name} (called at {node.where()}) returned shape {tuple(gradient.shape)}, "
-        f"{gradient.dtype} on {gradient.device} for an input of shape {tuple(edge.shape)}, {edge.dtype} on {edge.device}"
+        f"{gradient.dtype} on {gradient.device} for an input of shape {tuple(edge.shape)}, "
+        f"{edge.dtype} on {edge.device}"
     )
 
 

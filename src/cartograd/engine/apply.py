@@ -34,6 +34,9 @@ def apply(op: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return assign(values[0], op(*values), op.name)
     if op.takes_list is not None:
         return _apply_to_list(op, values, args, kwargs)
+    for slot in op.option_slots:
+        if type(values[slot]) is Tensor:
+            return _without_our_rule(op, args, kwargs, op.params[slot])
     edges: list[Any] = []
     need = [False] * len(op.inputs)
     for slot in op.tensor_slots:
@@ -55,8 +58,14 @@ def apply(op: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _apply_to_list(op: Primitive, values: list[Any], args: Any, kwargs: Any) -> Any:
-    slot = op.places[op.takes_list]  # type: ignore[index]
+    assert op.takes_list is not None
+    slot = op.places[op.takes_list]
     items, edges, need = [], [], []
+    for other, value in enumerate(values):
+        if type(value) is Tensor and other != slot:
+            if value.requires_grad and _grad_enabled():
+                return _without_our_rule(op, args, kwargs, op.params[other])
+            values[other] = value.data
     for value in values[slot]:
         inner = value.data if type(value) is Tensor else value
         edge = value._edge if type(value) is Tensor else (value if getattr(value, "requires_grad", False) else None)
@@ -70,9 +79,7 @@ def _apply_to_list(op: Primitive, values: list[Any], args: Any, kwargs: Any) -> 
     return _run(op, values, edges, tuple(need), args, kwargs)
 
 
-def _run(
-    op: Primitive, values: list[Any], edges: list[Any], need: tuple[bool, ...], args: Any, kwargs: Any
-) -> Any:
+def _run(op: Primitive, values: list[Any], edges: list[Any], need: tuple[bool, ...], args: Any, kwargs: Any) -> Any:
     recorded = _grad_enabled()
     if recorded and edges:
         _set_grad(False)  # Parameters go in as they are; torch must not record them as well

@@ -12,6 +12,7 @@ node comes out of the heap, everything that could still contribute to it has run
 from __future__ import annotations
 
 import heapq
+import itertools
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -20,16 +21,25 @@ import torch
 
 from cartograd.engine import modes
 from cartograd.engine.accumulate import ALONE, accumulate, fit, raw, require_fit
-from cartograd.engine.apply import PICK, version_of
-from cartograd.engine.graph import Leaf, Node, Watchers, leads_to, walk
+from cartograd.engine.apply import PICK
+from cartograd.engine.graph import Leaf, Node, leads_to, walk
+from cartograd.engine.hooks import (
+    call_hooks,
+    call_parameter_hooks,
+    has_post_hooks,
+    new_watchers,
+    owner,
+    post_hooks,
+    retain,
+)
+from cartograd.engine.sweep import check_version, note, sweep
 from cartograd.engine.tensor import Tensor, from_raw
 from cartograd.errors import (
     GraphFreedError,
-    InplaceError,
     NoGradientError,
     NonScalarRootError,
-    NotTwiceDifferentiableError,
     UnsupportedError,
+    VjpError,
 )
 
 
@@ -45,6 +55,10 @@ def backward(
     """See `Tensor.backward`."""
     if workers != 1:
         raise UnsupportedError(f"workers must be 1, got {workers!r}: backward passes on several threads come later")
+    if inputs is not None and isinstance(inputs, (Tensor, torch.Tensor)):
+        inputs = [inputs]
+    if inputs is not None and len(inputs) == 0:
+        raise UnsupportedError("inputs=[] asks for no gradient at all; leave it out for those of every leaf")
     targets = None if inputs is None else [edge_of(one) for one in inputs]
     run([root], [gradient], targets, retain_graph, create_graph, store=True)
 
@@ -122,47 +136,21 @@ class Pass:
         """Walk from the seeds until nothing is left, then finish the leaves."""
         for edge, gradient in seeds:
             self.deliver(edge, gradient)
-        heap, totals = self.heap, self.totals
-        plain = self.targets is None and not self.create_graph
-        while heap:
-            node = heapq.heappop(heap)[1]
-            total = totals.pop(node)
-            if plain:
-                node, total = self.run_chain(node, total)
-            if node.watchers is not None or self.targets is not None:
-                total = self.watched(node, total)
-                if total is None:
-                    continue
-            self.step(node, total)
+        if self.targets is None and not self.create_graph:
+            sweep(self)
+        while self.heap:
+            node = heapq.heappop(self.heap)[1]
+            self.visit(node, self.totals.pop(node))
         while self.leaves:
             self.finish(next(iter(self.leaves)))
 
-    def run_chain(self, node: Node, total: Any) -> tuple[Node, Any]:
-        """Follow one-input ops as long as the next one is the newest left, past heap and dictionary: pure speed.
-
-        Stops at, and returns, the first node that needs the general way.
-        """
-        heap, keep = self.heap, self.retain_graph
-        while node.watchers is None:
-            rule, saved, parent = node.plan.single, node.saved, node.parents[0]
-            if rule is None or saved is None or type(parent) is not Node or modes.watchers:
-                break
-            if heap and -heap[0][0] >= parent.number:
-                break
-            if saved:
-                check_version(node, saved)
-            try:
-                gradient = rule(total, *saved)
-            except Exception as error:
-                raise noted(error, node)
-            if gradient is None:
-                break
-            if gradient is not total or parent.shape is not node.shape or parent.dtype is not node.dtype:
-                gradient = fit(gradient, parent, node)
-            if not keep:
-                node.saved = None
-            node, total = parent, gradient
-        return node, total
+    def visit(self, node: Node, total: Any) -> None:
+        """Everything that happens at one node once its gradient is complete."""
+        if node.watchers is not None or self.targets is not None:
+            total = self.watched(node, total)
+            if total is None:
+                return
+        self.step(node, total)
 
     def step(self, node: Node, total: Any) -> None:
         """Run the rules of one node and hand on what they give."""
@@ -181,15 +169,22 @@ class Pass:
         if not self.retain_graph:
             node.saved = None
         parents = node.parents
-        if self.expected is None and any(type(edge) is not Node and has_post_hooks(edge) for edge in parents):
-            self.expect(node)
-        for edge, gradient in zip(parents, gradients, strict=True):
-            if gradient is not None and (self.useful is None or id(edge) in self.useful):
-                if gradient is not total or edge.shape is not node.shape or edge.dtype is not node.dtype:
+        if len(gradients) != len(parents):
+            raise VjpError(
+                f"{node.name} (called at {node.where()}) returned {len(gradients)} gradients for {len(parents)}"
+            )
+        shape, dtype, useful = node.shape, node.dtype, self.useful
+        for position, gradient in enumerate(gradients):
+            edge = parents[position]
+            if gradient is not None and (useful is None or id(edge) in useful):
+                if gradient is not total or edge.shape is not shape or edge.dtype is not dtype:
                     gradient = fit(gradient, edge, node)
+            else:
+                gradient = None
+            if type(edge) is not Node:
+                self.deliver_watched(node, position, gradient)
+            elif gradient is not None:
                 self.deliver(edge, gradient)
-            if self.expected is not None and type(edge) is not Node:
-                self.count_down(edge)
 
     def gradients(self, node: Node, total: Any, saved: tuple[Any, ...]) -> list[Any]:
         """What the rules of `node` return, recorded themselves if the pass is."""
@@ -201,7 +196,8 @@ class Pass:
             else:
                 gradients = node.plan.gradients(total, saved)
         except Exception as error:
-            raise noted(error, node)
+            note(error, node)
+            raise
         if modes.watchers:
             from cartograd.engine.anomaly import check_backward
 
@@ -224,6 +220,16 @@ class Pass:
         else:
             slot[1] = self.add(slot[1], gradient, id(edge))
 
+    def deliver_watched(self, node: Node, position: int, gradient: Any) -> None:
+        """Add a contribution of `node` to a leaf that somebody waits for."""
+        edge = node.parents[position]
+        if self.expected is None and has_post_hooks(edge):
+            self.expect(node.parents[position:])
+        if gradient is not None:
+            self.deliver(edge, gradient)
+        if self.expected is not None:
+            self.count_down(edge)
+
     def deliver_slot(self, node: Node, index: int, gradient: Any) -> None:
         """Put the gradient of output `index` where the multi-output `node` finds it."""
         slots = self.totals.get(node)
@@ -241,18 +247,21 @@ class Pass:
         self.owned.add(key)
         return total + gradient
 
-    def expect(self, running: Node) -> None:
-        """Count what every leaf will still get: from now on, somebody waits for one of them."""
+    def expect(self, undelivered: tuple[Any, ...]) -> None:
+        """Count what every leaf will still get: from now on, somebody waits for one of them.
+
+        `undelivered` are the edges of the node now running that its gradients have not been handed to yet.
+        """
         self.expected = {}
-        for node in walk([running, *(node for _, node in self.heap)]):
-            for parent in node.parents:
-                if type(parent) is not Node:
-                    self.expected[id(parent)] = self.expected.get(id(parent), 0) + 1
+        below = walk([*undelivered, *(node for _, node in self.heap)])
+        for parent in itertools.chain(undelivered, *(node.parents for node in below)):
+            if type(parent) is not Node:
+                self.expected[id(parent)] = self.expected.get(id(parent), 0) + 1
 
     def count_down(self, edge: Any) -> None:
         """Finish a leaf with post-accumulate hooks as soon as its last contribution is in."""
         assert self.expected is not None
-        self.expected[id(edge)] -= 1
+        self.expected[id(edge)] = self.expected.get(id(edge), 0) - 1
         if self.expected[id(edge)] == 0 and has_post_hooks(edge) and id(edge) in self.leaves:
             self.finish(id(edge))
 
@@ -260,12 +269,11 @@ class Pass:
         """Hooks, retain_grad and captures at one node; `None` if the pass need not go on below it."""
         if node.watchers is not None and type(total) is not list:
             total = call_hooks(node.watchers, total)
-            if node.watchers.retains and self.store:
-                retain(node.watchers, total, self.create_graph)
-        if self.targets is not None and id(node) in self.targets:
+        wanted = self.targets is not None and id(node) in self.targets
+        if wanted:
             self.captured[id(node)] = total
-            if self.store:
-                retain(node.watchers or new_watchers(node), total, self.create_graph)
+        if self.store and (wanted or (node.watchers is not None and node.watchers.retains)):
+            retain(node.watchers or new_watchers(node), total, self.create_graph)
         return total if self.useful is None or any(id(p) in self.useful for p in node.parents) else None
 
     def finish(self, key: int) -> None:
@@ -292,23 +300,6 @@ class Pass:
             hook(owner(leaf))
 
 
-def noted(error: Exception, node: Node) -> Exception:
-    """The same error, with the op and the user's call added to what it says."""
-    error.add_note(f"in the gradient of {node.name}, called at {node.where()}")
-    return error
-
-
-def check_version(node: Node, saved: tuple[Any, ...]) -> None:
-    """Raise if a saved tensor was changed in place since it was saved."""
-    version = version_of(saved)
-    if version != node.version:
-        raise InplaceError(
-            f"a tensor that {node.name} (called at {node.where()}) saved for its gradient was changed in place "
-            f"afterwards (version {version}, saved at version {node.version}): "
-            "change a copy instead (.clone()), or change it before it is used"
-        )
-
-
 def again(node: Node, total: Any, saved: tuple[Any, ...]) -> list[Any]:
     """The gradients of `node` as recorded ops, for ``create_graph=True``."""
     from cartograd.engine.twice import differentiable_gradients
@@ -325,58 +316,3 @@ def materialise(slots: list[Any], shapes: tuple[Any, ...], create_graph: bool) -
             slot = from_raw(slot) if create_graph else slot
         full.append(slot)
     return tuple(full)
-
-
-def call_hooks(watchers: Watchers, total: Any) -> Any:
-    """Run a tensor's hooks on the total; each may replace it. They may add and remove hooks while they run."""
-    for hook in list(watchers.hooks.values()):
-        given = total if type(total) is Tensor else from_raw(total)
-        replaced = hook(given)
-        if replaced is not None:
-            require_fit(raw(replaced), given.data.shape, given.data.dtype, given.data.device, "what a hook returns")
-            total = replaced if type(total) is Tensor else raw(replaced)
-    return total
-
-
-def call_parameter_hooks(parameter: torch.Tensor, total: Any) -> Any:
-    """Run the hooks that were registered on an ``nn.Parameter`` through torch."""
-    for hook in list(parameter._backward_hooks.values()):  # type: ignore[attr-defined]
-        replaced = hook(raw(total))
-        total = total if replaced is None else replaced
-    return total
-
-
-def has_post_hooks(leaf: Any) -> bool:
-    """Whether somebody waits for this leaf to be accumulated."""
-    if type(leaf) is Leaf:
-        return leaf.watchers is not None and bool(leaf.watchers.post_hooks)
-    return bool(leaf._post_accumulate_grad_hooks)
-
-
-def post_hooks(leaf: Any) -> list[Any]:
-    """A snapshot of a leaf's post-accumulate hooks."""
-    if type(leaf) is Leaf:
-        return [] if leaf.watchers is None else list(leaf.watchers.post_hooks.values())
-    return list((leaf._post_accumulate_grad_hooks or {}).values())
-
-
-def owner(leaf: Any) -> Any:
-    """The tensor a post-accumulate hook is called with."""
-    if type(leaf) is not Leaf:
-        return leaf
-    wrapper = leaf.wrapper() if leaf.wrapper is not None else None
-    return wrapper if wrapper is not None else from_raw(leaf.grad.data, leaf)
-
-
-def new_watchers(node: Node) -> Watchers:
-    """Give `node` a place to keep its gradient."""
-    node.watchers = Watchers()
-    return node.watchers
-
-
-def retain(watchers: Watchers, total: Any, create_graph: bool) -> None:
-    """Accumulate into the ``.grad`` of an inner tensor."""
-    value = total if type(total) is Tensor else from_raw(total.clone())
-    watchers.retained = value if watchers.retained is None else watchers.retained + value
-    if not create_graph:
-        watchers.retained = watchers.retained.detach()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from cartograd.engine.primitive import Plan, Primitive
-from cartograd.errors import UnsupportedError
+from cartograd.errors import NotTwiceDifferentiableError, UnsupportedError
 
 
 def torch_function(op: Primitive) -> Callable[..., Any]:
@@ -34,7 +34,13 @@ def torch_function(op: Primitive) -> Callable[..., Any]:
         @staticmethod
         def backward(ctx: Any, *g: Any) -> Any:
             plan: Plan = ctx.plan
-            gradients = iter(plan.gradients(g if op.multiple else g[0], ctx.saved.values(ctx)))
+            if torch.is_grad_enabled() and op.once is not None:
+                raise NotTwiceDifferentiableError(f"{op.name} cannot be differentiated twice: {op.once}")
+            saved = ctx.saved.values(ctx)
+            if torch.is_grad_enabled() and op.restated is not None:
+                gradients = iter(_through_restatement(op, plan, g, saved))
+            else:
+                gradients = iter(plan.gradients(g if op.multiple else g[0], saved))
             wanted = {slot for slot, needed in zip(op.input_slots, plan.need, strict=True) if needed}
             return tuple(next(gradients) if slot in wanted else None for slot in range(len(op.params)))
 
@@ -43,12 +49,26 @@ def torch_function(op: Primitive) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         values = op.bind(args, kwargs)
         if values is None or op.takes_list:
-            raise UnsupportedError(f"{op.name} takes ({', '.join(op.params)}), got {len(args)} arguments, {list(kwargs)}")
+            raise UnsupportedError(
+                f"{op.name} takes ({', '.join(op.params)}), got {len(args)} arguments, {list(kwargs)}"
+            )
         return Function.apply(*values)
 
     call.__name__ = op.name
     call.__doc__ = op.__doc__
     return call
+
+
+def _through_restatement(op: Primitive, plan: Plan, g: tuple[Any, ...], saved: tuple[Any, ...]) -> Any:
+    """Let torch differentiate the op's restatement, which is made of torch functions."""
+    assert op.restated is not None
+    values = dict(zip(plan.saves, saved, strict=True))
+    outs = op.restated(**{name: values[name] for name in op.params})
+    pairs = [(out, one) for out, one in zip(outs if op.multiple else (outs,), g, strict=True) if out.requires_grad]
+    wanted = [values[name] for name, needed in zip(op.inputs, plan.need, strict=True) if needed]
+    return torch.autograd.grad(
+        [out for out, _ in pairs], wanted, [one for _, one in pairs], create_graph=True, allow_unused=True
+    )
 
 
 class _Saved:

@@ -61,6 +61,8 @@ def gradcheck(
 def _outputs(function: Callable[..., Any], values: list[Any]) -> list[Tensor]:
     outs = function(*values)
     outs = outs if isinstance(outs, (tuple, list)) else [outs]
+    if any(isinstance(out, Tensor) and out.data.is_complex() for out in outs):
+        raise UnsupportedError("gradcheck takes real outputs; return torch.view_as_real(z) of a complex one")
     return [out for out in outs if isinstance(out, Tensor) and out.data.is_floating_point()]
 
 
@@ -68,6 +70,8 @@ def _first_difference(
     function: Callable[..., Any], values: list[Any], checked: list[int], eps: float, atol: float, rtol: float
 ) -> str:
     outs = _outputs(function, values)
+    if not any(out.requires_grad for out in outs):
+        raise UnsupportedError("gradcheck needs a function with an output that depends on an input that requires grad")
     for number, out in enumerate(outs):
         for i in checked:
             numeric = _numeric_jacobian(function, values, i, number, eps)

@@ -15,7 +15,7 @@ from cartograd.engine import modes
 from cartograd.engine.apply import record, record_many
 from cartograd.engine.primitive import Plan, Primitive
 from cartograd.engine.tensor import Tensor, from_raw
-from cartograd.errors import CartogradError, NotTwiceDifferentiableError, UnsupportedError
+from cartograd.errors import InplaceError, NotTwiceDifferentiableError
 
 
 class TorchFunction(Primitive):
@@ -30,18 +30,42 @@ class TorchFunction(Primitive):
         self.restated = None
 
 
+class TorchCall:
+    """The small torch graph that a fallback left: its inputs (leaves there) and its differentiable outputs."""
+
+    def __init__(self, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+        self.inputs = inputs
+        self.outputs = outputs
+
+
 class TorchPlan(Plan):
-    """Gradients from the small torch graph that the forward left: saved are its outputs, its inputs, and the call."""
+    """Gradients from a `TorchCall`, which is all that is saved; torch itself notices in-place changes in it."""
+
+    op: TorchFunction
 
     def __init__(self, function: Any, multiple: bool) -> None:
         self.op = TorchFunction(function, multiple)
         self.need = ()
+        self.saves = ["call"]
+        self.single = self.each = None
 
     def gradients(self, g: Any, saved: tuple[Any, ...]) -> list[Any]:
         """Ask torch for the vjp; its graph is kept, for the pass frees `saved` itself."""
-        outputs, inputs, _ = saved
-        seeds = [one for one in g if one is not None] if self.op.multiple else [g]
-        return list(torch.autograd.grad(outputs, inputs, seeds, retain_graph=True, allow_unused=True))
+        return list(self.ask(saved[0], list(g) if self.op.multiple else [g], create_graph=False))
+
+    def ask(self, call: TorchCall, seeds: list[torch.Tensor], create_graph: bool) -> Any:
+        """``torch.autograd.grad`` of the call, its errors as ours."""
+        try:
+            return torch.autograd.grad(
+                call.outputs, call.inputs, seeds, retain_graph=True, create_graph=create_graph, allow_unused=True
+            )
+        except RuntimeError as error:
+            text = str(error)
+            if "not implemented" in text or "once_differentiable" in text or "not differentiable" in text:
+                raise NotTwiceDifferentiableError(f"torch cannot differentiate {self.op.name} again: {text}") from error
+            if "modified by an inplace operation" in text:
+                raise InplaceError(f"a tensor that {self.op.name} saved for its gradient was changed: {text}") from error
+            raise
 
 
 def run_torch(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -63,7 +87,7 @@ def run_torch(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     args, kwargs = tree_unflatten(values, structure)
     with torch.set_grad_enabled(bool(edges)):
         result = function(*args, **kwargs)
-    return _recorded_result(function, (values, structure), tuple(edges), inputs, result)
+    return _recorded_result(function, tuple(edges), values, inputs, result)
 
 
 def _edge_and_data(value: Any) -> tuple[Any, Any]:
@@ -74,67 +98,49 @@ def _edge_and_data(value: Any) -> tuple[Any, Any]:
     return None, value
 
 
-def _recorded_result(function: Any, call: Any, edges: tuple[Any, ...], inputs: list[Any], result: Any) -> Any:
+def _recorded_result(function: Any, edges: tuple[Any, ...], values: list[Any], inputs: list[Any], result: Any) -> Any:
     leaves, structure = tree_flatten(result)
-    connected = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-    plain = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    outputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     if modes.watchers:
         from cartograd.engine.anomaly import check_forward
 
-        check_forward(getattr(function, "__name__", str(function)), call[0], plain)
-    if not connected:
-        wrapped = [from_raw(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in plain]
-        return tree_unflatten(wrapped, structure)
-    plan = TorchPlan(function, multiple=len(connected) > 1)
-    saved = (tuple(connected), tuple(inputs), call)
-    details = [leaf.detach() for leaf in connected]
-    if plan.op.multiple:
-        recorded = iter(record_many(plan, edges, saved, details))
-    else:
-        recorded = iter([record(plan, edges, saved, details[0])])
+        check_forward(getattr(function, "__name__", str(function)), values, leaves)
+    recorded = iter(record_call(function, edges, TorchCall(inputs, outputs)))
     wrapped = [
-        next(recorded)
-        if isinstance(leaf, torch.Tensor) and leaf.requires_grad
-        else (from_raw(leaf) if isinstance(leaf, torch.Tensor) else leaf)
+        (next(recorded) if leaf.requires_grad else from_raw(leaf)) if isinstance(leaf, torch.Tensor) else leaf
         for leaf in leaves
     ]
     return tree_unflatten(wrapped, structure)
 
 
-def vjp_again(plan: TorchPlan, parents: list[Any], g: Any, saved: tuple[Any, ...]) -> list[Any]:
-    """The vjp of a fallback node as a recorded op: the function is run again inside it, and torch asked for both."""
-    _, inputs, (values, structure) = saved
-    places = [next(i for i, value in enumerate(values) if value is one) for one in inputs]
-    seeds = [one for one in g if one is not None] if plan.op.multiple else [g]
+def record_call(function: Any, edges: tuple[Any, ...], call: TorchCall) -> list[Tensor]:
+    """The outputs of a call as `Tensor`s with a fallback node."""
+    if not call.outputs:
+        return []
+    plan = TorchPlan(function, multiple=len(call.outputs) > 1)
+    plain = [output.detach() for output in call.outputs]
+    if plan.op.multiple:
+        return list(record_many(plan, edges, (call,), plain))
+    return [record(plan, edges, (call,), plain[0])]
 
-    def vjp(primals: list[torch.Tensor], gradients: list[torch.Tensor]) -> Any:
-        return torch_vjp(plan.op.function, values, structure, places, primals, gradients)
+
+def vjp_again(node: Any, g: Any) -> list[Any]:
+    """The vjp of a fallback node as a recorded op of its inputs and of `g`: torch keeps the graph of it."""
+    plan, (call,) = node.plan, node.saved
+    gradients = list(g) if plan.op.multiple else [g]
+    seeds = [one.data.detach().requires_grad_() for one in gradients]
+    with torch.enable_grad():
+        found = plan.ask(call, seeds, create_graph=True)
+    moving = [(seed, one._edge) for seed, one in zip(seeds, gradients, strict=True) if one._edge is not None]
+    edges = (*node.parents, *(edge for _, edge in moving))
+    outputs = [one for one in found if one is not None and one.requires_grad]
+    inner = TorchCall([*call.inputs, *(seed for seed, _ in moving)], outputs)
+
+    def vjp() -> None:
+        """Names the node; there is nothing to call."""
 
     vjp.__name__ = f"{plan.op.name}_vjp"
-    try:
-        return list(run_torch(vjp, (parents, seeds), {}))
-    except CartogradError:
-        raise
-    except RuntimeError as error:
-        raise NotTwiceDifferentiableError(f"torch cannot differentiate {plan.op.name} twice: {error}") from error
-
-
-def torch_vjp(function: Any, values: list[Any], structure: Any, places: list[int], primals: Any, gradients: Any) -> Any:
-    """``torch.autograd.grad`` of `function` at `primals`, itself a differentiable torch function of both."""
-    recording = torch.is_grad_enabled()
-    with torch.enable_grad():
-        primals = [one if one.requires_grad else one.detach().requires_grad_() for one in primals]
-        values = list(values)
-        for place, primal in zip(places, primals, strict=True):
-            values[place] = primal
-        args, kwargs = tree_unflatten(values, structure)
-        leaves, _ = tree_flatten(function(*args, **kwargs))
-        outputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-        return torch.autograd.grad(
-            outputs, primals, gradients, create_graph=recording, allow_unused=True, materialize_grads=True
-        )
-
-
-def refuse_out(name: str) -> None:
-    """`out=` writes where no gradient can follow."""
-    raise UnsupportedError(f"{name}(out=...) is not differentiable: leave out= away and use the result")
+    recorded = iter(record_call(vjp, edges, inner))
+    return [
+        one if one is None else (next(recorded) if one.requires_grad else from_raw(one.detach())) for one in found
+    ]

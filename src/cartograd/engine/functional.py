@@ -92,14 +92,29 @@ def vjp(function: Callable[..., Any], inputs: Any, v: Any = None, *, create_grap
     function : callable
         Takes the inputs, returns a Tensor or a tuple of them.
     inputs : Tensor or tuple
+        Where to take the derivative.
     v : Tensor or tuple, default=None
         Of the output's shape; may be left out for an output of one element.
     create_graph : bool, default=False
+        Record the pass, so that the result can be differentiated again.
     """
     leaves = fresh(inputs)
-    outs = function(*leaves)
-    found = grad(outs, leaves, v, create_graph=create_graph, allow_unused=True)
+    with torch.enable_grad():
+        outs = function(*leaves)
+        found = _grad_of_dependent(outs, leaves, v, create_graph)
     return outs, _shaped_as(inputs, _zeros_for_none(found, leaves))
+
+
+def _grad_of_dependent(outs: Any, leaves: list[Any], v: Any, create_graph: bool) -> Sequence[Any]:
+    """`grad`, where outputs that do not depend on the inputs count as constants."""
+    every = _sequence(outs)
+    seeds = [None] * len(every) if v is None else _sequence(v)
+    pairs = [(out, seed) for out, seed in zip(every, seeds, strict=True) if out.requires_grad]
+    if not pairs:
+        return [None] * len(leaves)
+    return grad(
+        [out for out, _ in pairs], leaves, [seed for _, seed in pairs], create_graph=create_graph, allow_unused=True
+    )
 
 
 def jvp(function: Callable[..., Any], inputs: Any, v: Any, *, create_graph: bool = False) -> tuple[Any, Any]:
@@ -121,16 +136,10 @@ def jvp(function: Callable[..., Any], inputs: Any, v: Any, *, create_graph: bool
     with torch.enable_grad():
         outs = function(*leaves)
         probes = [from_raw(torch.zeros_like(out.data)).requires_grad_() for out in _sequence(outs)]
-        pulled = grad(outs, leaves, probes, create_graph=True, allow_unused=True)
-        pairs = [(p, t) for p, t in zip(pulled, tangents, strict=True) if p is not None and p.requires_grad]
-        if not pairs:
-            pushed: list[Any] = [from_raw(torch.zeros_like(probe.data)) for probe in probes]
-        else:
-            found = grad(
-                [p for p, _ in pairs], probes, [t for _, t in pairs], create_graph=create_graph, allow_unused=True
-            )
-            pushed = _zeros_for_none(found, probes)
-    return outs, _shaped_as(outs, pushed)
+        pulled = _grad_of_dependent(outs, leaves, probes, create_graph=True)
+        used = [(p, t) for p, t in zip(pulled, tangents, strict=True) if p is not None]
+        pushed = _grad_of_dependent([p for p, _ in used], probes, [t for _, t in used], create_graph)
+    return outs, _shaped_as(outs, _zeros_for_none(pushed, probes))
 
 
 def _zeros_for_none(found: Sequence[Any], like: Sequence[Tensor]) -> list[Any]:
@@ -162,12 +171,17 @@ def jacobian(function: Callable[..., Any], inputs: Any, *, create_graph: bool = 
                 found: Sequence[Any] = [None] * len(leaves)
             else:
                 found = grad(
-                    out, leaves, unit.view(out.data.shape), retain_graph=True, create_graph=create_graph, allow_unused=True
+                    out,
+                    leaves,
+                    unit.view(out.data.shape),
+                    retain_graph=True,
+                    create_graph=create_graph,
+                    allow_unused=True,
                 )
             for row, one in zip(rows, _zeros_for_none(found, leaves), strict=True):
                 row.append(one)
         made = [
-            torch.stack(row).reshape(out.data.shape + leaf.data.shape)  # type: ignore[call-overload]
+            torch.stack(row).reshape(out.data.shape + leaf.data.shape)
             if row
             else from_raw(torch.zeros(out.data.shape + leaf.data.shape, dtype=leaf.data.dtype))
             for row, leaf in zip(rows, leaves, strict=True)
@@ -192,7 +206,7 @@ def hessian(function: Callable[..., Any], inputs: Any, *, create_graph: bool = F
     def first(position: int) -> Callable[..., Any]:
         def gradient(*values: Any) -> Any:
             out = _single(function, list(values))
-            (found,) = grad(out, values[position], create_graph=True, allow_unused=True)
+            (found,) = _grad_of_dependent(out, [values[position]], None, create_graph=True)
             return from_raw(torch.zeros_like(values[position].data)) if found is None else found
 
         return gradient
@@ -213,9 +227,7 @@ def hvp(function: Callable[..., Any], inputs: Any, v: Any) -> tuple[Any, Any]:
     leaves = fresh(inputs)
     with torch.enable_grad():
         out = _single(function, leaves)
-        first = grad(out, leaves, create_graph=True, allow_unused=True)
-        pairs = [(g, t) for g, t in zip(first, _sequence(v), strict=True) if g is not None and g.requires_grad]
-        found: Sequence[Any] = [None] * len(leaves)
-        if pairs:
-            found = grad([g for g, _ in pairs], leaves, [t for _, t in pairs], allow_unused=True)
+        first = _grad_of_dependent(out, leaves, None, create_graph=True)
+        used = [(g, t) for g, t in zip(first, _sequence(v), strict=True) if g is not None]
+        found = _grad_of_dependent([g for g, _ in used], leaves, [t for _, t in used], create_graph=False)
     return out, _shaped_as(inputs, _zeros_for_none(found, leaves))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from cartograd.engine.graph import Leaf, Node
-from cartograd.engine.tensor import Tensor, from_raw
+from cartograd.engine.tensor import Tensor
 from cartograd.errors import InplaceError, UnsupportedError
 
 _OPERATORS = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__imatmul__", "__ifloordiv__"}
@@ -31,12 +31,12 @@ def changes_argument(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 def run_inplace(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an in-place torch function whose arguments include a `Tensor`."""
     name = getattr(function, "__name__", str(function))
+    recorded = torch.is_grad_enabled() and any(_requires_grad(value) for value in (*args, *kwargs.values()))
+    if not recorded:
+        return _on_plain_values(function, args, kwargs)
     if kwargs.get("out") is not None:
         raise UnsupportedError(f"{name}(out=...) cannot carry a gradient: leave out= away and use the result")
     target, *rest = args
-    recorded = torch.is_grad_enabled() and any(_requires_grad(value) for value in (*args, *kwargs.values()))
-    if not recorded:
-        return _on_plain_values(function, target, rest, kwargs)
     if not isinstance(target, Tensor):
         raise InplaceError(
             f"{name} would write a value that requires grad into a plain torch tensor, which cannot remember it: "
@@ -53,10 +53,10 @@ def _requires_grad(value: Any) -> bool:
     return isinstance(value, (Tensor, torch.Tensor)) and value.requires_grad
 
 
-def _on_plain_values(function: Any, target: Any, rest: list[Any], kwargs: dict[str, Any]) -> Any:
-    plain = [_plain(value) for value in rest]
-    function(_plain(target), *plain, **{key: _plain(value) for key, value in kwargs.items()})
-    return target
+def _on_plain_values(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with torch.no_grad():
+        function(*map(_plain, args), **{key: _plain(value) for key, value in kwargs.items()})
+    return kwargs["out"] if kwargs.get("out") is not None else args[0]
 
 
 def _plain(value: Any) -> Any:
@@ -83,6 +83,17 @@ def setitem(target: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
     return changed
 
 
+def _is_shared(target: Tensor) -> bool:
+    """Whether a tensor other than `target`, and what its own node saved of it, sees the same memory."""
+    storage = target.data.untyped_storage()
+    own = 2  # the tensor, and the handle just taken
+    if type(target._edge) is Node:
+        for value in target._edge.saved or ():
+            for output in getattr(value, "outputs", ()):
+                own += output.untyped_storage().data_ptr() == storage.data_ptr()
+    return torch._C._storage_Use_Count(storage._cdata) > own
+
+
 def assign(target: Any, result: Any, name: str) -> Any:
     """Write `result` into the memory of `target` and move `target` to its place in the graph."""
     if not isinstance(target, Tensor):
@@ -91,8 +102,10 @@ def assign(target: Any, result: Any, name: str) -> Any:
     edge = target._edge
     if torch.is_grad_enabled() and result.requires_grad:
         if type(edge) is Leaf:
-            raise InplaceError(f"{name} would change a leaf that requires grad in place; change a copy, or use no_grad()")
-        if target.data._is_view() or torch._C._storage_Use_Count(target.data.untyped_storage()._cdata) > 2:
+            raise InplaceError(
+                f"{name} would change a leaf that requires grad in place; change a copy, or use no_grad()"
+            )
+        if target.data._is_view() or _is_shared(target):
             place = f"made by {edge.name} at {edge.where()}" if type(edge) is Node else "given by the user"
             raise InplaceError(
                 f"{name} would change in place a tensor ({place}) whose memory another tensor shares, "
@@ -102,8 +115,7 @@ def assign(target: Any, result: Any, name: str) -> Any:
         raise InplaceError(
             f"{name} would change the shape {tuple(target.data.shape)} to {tuple(result.data.shape)} in place"
         )
-    saved_value = from_raw(result.data, result._edge)
-    target.data = target.data.detach() if target.data.requires_grad else target.data
-    target.data.copy_(result.data)
-    target._edge = saved_value._edge
+    with torch.no_grad():
+        target.data.copy_(result.data)
+    target._edge = result._edge
     return target

@@ -12,10 +12,28 @@ import torch
 
 from cartograd.engine.tensor import Tensor
 
-_DESCRIBING = (
-    "is_complex is_floating_point is_signed is_contiguous is_inference is_pinned is_shared element_size numel nelement "
-    "size dim ndimension stride storage_offset data_ptr untyped_storage get_device dim_order _is_view"
-).split()
+_DESCRIBING = [
+    "is_complex",
+    "is_floating_point",
+    "is_signed",
+    "is_contiguous",
+    "is_inference",
+    "is_pinned",
+    "is_shared",
+    "element_size",
+    "numel",
+    "nelement",
+    "size",
+    "dim",
+    "ndimension",
+    "stride",
+    "storage_offset",
+    "data_ptr",
+    "untyped_storage",
+    "get_device",
+    "dim_order",
+    "_is_view",
+]
 _VIEWS = ("T", "mT", "H", "mH", "real", "imag")
 _NOT_ADOPTED = set(dir(object)) - {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"} | {
     "__torch_dispatch__",

@@ -28,7 +28,7 @@ import inspect
 from collections.abc import Callable
 from operator import itemgetter
 from types import FunctionType
-from typing import Any
+from typing import Any, overload
 
 import torch
 import torch.nn.functional
@@ -40,7 +40,7 @@ _NAMESPACES = (
     torch,
     torch.Tensor,
     torch.nn.functional,
-    torch._C._nn,  # type: ignore[attr-defined]
+    torch._C._nn,
     torch.special,
     torch.linalg,
 )
@@ -64,7 +64,7 @@ class Plan:
     A plan is made once for each pattern an op meets; a node only points to it.
     """
 
-    __slots__ = ("calls", "need", "op", "saves", "single", "take")
+    __slots__ = ("calls", "each", "need", "op", "saves", "single", "take")
 
     def __init__(self, op: Primitive, need: tuple[bool, ...]) -> None:
         self.op = op
@@ -78,14 +78,19 @@ class Plan:
         self.take = _taker([op.places[name] for name in names])
         slots = {name: slot for slot, name in enumerate(names)}
         self.calls = [(rule, _taker([slots[name] for name in rule.saves])) for rule in rules]
-        alone = len(rules) == 1 and list(rules[0].saves) == names and rules[0].inputs == (wanted[0],)
-        alone = alone and not rules[0].wants_need
+        separate = all(len(rule.inputs) == 1 and not rule.wants_need for rule in rules)
+        order = {name: i for i, name in enumerate(wanted)}
+        ordered = sorted(self.calls, key=lambda call: order[call[0].inputs[0]]) if separate else []
+        self.each = [(rule.function, [slots[name] for name in rule.saves]) for rule, _ in ordered] or None
+        alone = separate and len(rules) == 1 and list(rules[0].saves) == names
         self.single = rules[0].function if alone else None
 
     def gradients(self, g: Any, saved: tuple[Any, ...]) -> list[Any]:
         """The gradient of every wanted input, in the order of the inputs; `None` where there is none."""
         if self.single is not None:
             return [self.single(g, *saved)]
+        if self.each is not None:
+            return [rule(g, *[saved[slot] for slot in used]) for rule, used in self.each]
         found: dict[str, Any] = {}
         for rule, take in self.calls:
             found.update(zip(rule.inputs, self._call(rule, g, take(saved)), strict=True))
@@ -110,7 +115,7 @@ class ListPlan(Plan):
         self.saves = list(rule.saves)
         self.take = _taker([op.places[name] for name in rule.saves])
         self.calls = [(rule, _taker(list(range(len(rule.saves)))))]
-        self.single = None
+        self.single = self.each = None
 
     def gradients(self, g: Any, saved: tuple[Any, ...]) -> list[Any]:
         """The gradient of every wanted element of the list."""
@@ -175,9 +180,16 @@ class Primitive:
             for i, p in enumerate(parameters)
             if ("Tensor" in str(p.annotation) if annotated else p.kind is p.POSITIONAL_OR_KEYWORD)
         )
+        self.option_slots = tuple(i for i in range(len(parameters)) if i not in self.tensor_slots)
         self.places = {name: i for i, name in enumerate(self.params)}
         self.places |= {"out": len(self.params), "extra": len(self.params) + 1}
         self.inplace_slot = self.places.get("inplace")
+
+    @overload
+    def vjp(self, *inputs: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
+
+    @overload
+    def vjp(self, rule: Callable[..., Any], /) -> Callable[..., Any]: ...
 
     def vjp(self, *inputs: Any) -> Any:
         """Declare the gradient rule for the named inputs; see the module's text for what its parameters mean.
@@ -207,7 +219,7 @@ class Primitive:
         return function
 
     def example(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare arguments to check the gradients with: ``function(make)`` returns them, tensors from ``make(*shape)``.
+        """Declare arguments to check the gradients with: ``function(make)`` returns a tuple of them.
 
         ``make(*shape, low=-1.0, high=1.0)`` gives random float64 numbers in between.
         """
@@ -227,7 +239,7 @@ class Primitive:
             fixed = len(self.params) - 1
             rest = args[fixed:]
             if len(rest) == 1 and isinstance(rest[0], (tuple, list)):
-                rest = rest[0]
+                rest = tuple(rest[0])
             args = (*args[:fixed], tuple(rest)) if rest or not kwargs else args[:fixed]
         count = len(args)
         if count > len(self.params):
@@ -250,12 +262,13 @@ class Primitive:
         return self.forward(*values[: self.positional], **options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the op, and record it where a gradient may be wanted."""
         from cartograd.engine.apply import apply
 
         return apply(self, args, kwargs)
 
     def as_torch(self) -> Callable[..., Any]:
-        """This op as a function of torch tensors that torch's own autograd can differentiate."""
+        """The op as a function of torch tensors that torch's own autograd can differentiate."""
         from cartograd.engine.bridge import torch_function
 
         return torch_function(self)
@@ -326,9 +339,7 @@ def primitive(
     """
 
     def declare(forward: Callable[..., Any]) -> Primitive:
-        op = Primitive(
-            forward, broadcasts=broadcasts, extra=extra, multiple=multiple, takes_list=takes_list, once=once
-        )
+        op = Primitive(forward, broadcasts=broadcasts, extra=extra, multiple=multiple, takes_list=takes_list, once=once)
         op.torch_functions = bind_to_torch(op, functions)
         return op
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy
 import torch
 
 from cartograd.engine.graph import Leaf, Node, Watchers
@@ -59,10 +58,26 @@ class Tensor:
         if requires_grad:
             self.requires_grad_()
 
+    if TYPE_CHECKING:  # everything else that torch.Tensor has is given by `methods`
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         rule = RULES.get(func)
-        if rule is None:
+        if rule is None or (kwargs and "out" in kwargs):
             from cartograd.engine.fallback import run_torch
 
             return run_torch(func, args, kwargs or {})
@@ -215,15 +230,13 @@ class Tensor:
         """Nested Python lists of the values."""
         return self.data.tolist()
 
-    def numpy(self) -> numpy.ndarray:
-        """The values as a NumPy array that shares memory."""
-        if self._edge is not None:
-            raise NoGradientError(
-                "this tensor requires grad, and a NumPy array cannot carry it: use .detach().numpy()"
-            )
-        return self.data.numpy()
+    def numpy(self, *, force: bool = False) -> Any:
+        """The values as a NumPy array that shares memory; with `force`, of a tensor that requires grad, too."""
+        if self._edge is not None and not force:
+            raise NoGradientError("this tensor requires grad, and a NumPy array cannot carry it: use .detach().numpy()")
+        return self.data.numpy(force=force)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         array = self.numpy()
         return array if dtype is None else array.astype(dtype, copy=bool(copy))
 
@@ -231,6 +244,8 @@ class Tensor:
         return len(self.data)
 
     def __iter__(self) -> Iterator[Tensor]:
+        if self.data.dim() == 0:
+            raise UnsupportedError("a 0-d tensor has no elements to iterate over; use .item()")
         return iter(Tensor.__torch_function__(torch.Tensor.unbind, (), (self, 0)))
 
     def __bool__(self) -> bool:
@@ -249,7 +264,7 @@ class Tensor:
         return id(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self.item() if spec and self.data.dim() == 0 else str(self), "" if self.data.dim() else spec)
+        return format(self.data.item(), spec) if self.data.dim() == 0 and spec else format(str(self), spec)
 
     def __repr__(self) -> str:
         text = repr(self.data.detach()).replace("tensor(", "Tensor(", 1).replace("\n", "\n ")

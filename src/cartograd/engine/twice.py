@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from cartograd.engine.apply import pick_output
 from cartograd.engine.graph import Node
 from cartograd.engine.primitive import ListPlan, Primitive
@@ -23,8 +21,7 @@ def differentiable_gradients(node: Node, g: Any, saved: tuple[Any, ...]) -> list
 
     plan = node.plan
     if isinstance(plan, TorchPlan):
-        parents = [placed(one, edge) for one, edge in zip(saved[1], node.parents, strict=True)]
-        return vjp_again(plan, parents, g, saved)
+        return vjp_again(node, g)
     op = plan.op
     if op.restated is not None:
         return _through_restatement(op, node, g, saved)
@@ -45,8 +42,8 @@ def differentiable_gradients(node: Node, g: Any, saved: tuple[Any, ...]) -> list
 
 
 def placed(value: Any, edge: Any) -> Any:
-    """A saved input as a `Tensor` (or the Parameter itself) at its place in the graph."""
-    return edge if isinstance(edge, torch.Tensor) else from_raw(value.detach(), edge)
+    """A saved input as a `Tensor` at its place in the graph, be that a node, a leaf or a Parameter."""
+    return from_raw(value.detach(), edge)
 
 
 def _connected(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -56,9 +53,7 @@ def _connected(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     else:
         wanted = [name for name, needed in zip(op.inputs, node.plan.need, strict=True) if needed]
         edges = dict(zip(wanted, node.parents, strict=True))
-    return tuple(
-        _connect(node, name, value, edges) for name, value in zip(node.plan.saves, saved, strict=True)
-    )
+    return tuple(_connect(node, name, value, edges) for name, value in zip(node.plan.saves, saved, strict=True))
 
 
 def _connect(node: Node, name: str, value: Any, edges: dict[str, Any]) -> Any:
@@ -73,9 +68,7 @@ def _connect(node: Node, name: str, value: Any, edges: dict[str, Any]) -> Any:
         return from_raw(value, node)
     if name == node.plan.op.takes_list:
         edge = iter(node.parents)
-        return [
-            placed(one, next(edge)) if needed else one for one, needed in zip(value, node.plan.need, strict=True)
-        ]
+        return [placed(one, next(edge)) if needed else one for one, needed in zip(value, node.plan.need, strict=True)]
     return value
 
 

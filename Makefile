@@ -1,0 +1,39 @@
+# make demo   set up, then train a small network on handwritten digits with our engine
+# make test   set up, then every check and test
+# make check  format, lint, types, import layers, file sizes, docs; make bench: the benchmarks
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: demo test check bench format clean
+
+demo: $(READY)
+	$(BIN)/python examples/digits_mlp.py
+
+test: check
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python scripts/check_layers.py
+	$(BIN)/python scripts/check_sizes.py
+	$(BIN)/python scripts/check_docs.py
+
+bench: $(READY)
+	$(BIN)/python benchmarks/engine.py
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# torch first, at its pinned version, so that nothing that follows pulls another build of it
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $(READY)
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache

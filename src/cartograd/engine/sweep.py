@@ -1,0 +1,119 @@
+"""The inner loop of an ordinary backward pass, written out for speed.
+
+It does what `Pass.visit` does for nodes that nobody watches and whose rules serve one input each, and leaves all
+others to `Pass.visit`.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor as Plain
+
+from cartograd.engine import modes
+from cartograd.engine.accumulate import fit
+from cartograd.engine.apply import version_of
+from cartograd.engine.graph import CPU, Leaf, Node
+from cartograd.errors import InplaceError
+
+if TYPE_CHECKING:
+    from cartograd.engine.backward import Pass
+
+
+def sweep(task: Pass) -> None:
+    """Run `task` until its heap is empty."""
+    heap, totals, leaves, owned = task.heap, task.totals, task.leaves, task.owned
+    free = not task.retain_graph
+    while heap:
+        node = heappop(heap)[1]
+        total = totals.pop(node)
+        while True:
+            saved, parents, rules = node.saved, node.parents, node.plan.each
+            if (
+                rules is None
+                or saved is None
+                or node.watchers is not None
+                or modes.watchers
+                or task.expected is not None
+            ):
+                task.visit(node, total)
+                break
+            if saved:
+                version = 0
+                for value in saved:
+                    if type(value) is Plain:
+                        version += value._version
+                if version != node.version:
+                    check_version(node, saved)  # looks closer: a Parameter, or a list, may have been saved
+            position = 0
+            for rule, used in rules:
+                edge = parents[position]
+                position += 1
+                try:
+                    if not used:
+                        gradient = rule(total)
+                    elif len(used) == 1:
+                        gradient = rule(total, saved[used[0]])
+                    else:
+                        gradient = rule(total, *[saved[slot] for slot in used])
+                except Exception as error:
+                    note(error, node)
+                    raise
+                if gradient is None:
+                    continue
+                if gradient is total:
+                    if edge.shape is not node.shape or edge.dtype is not node.dtype:
+                        gradient = fit(gradient, edge, node)
+                elif (
+                    edge.device is not CPU
+                    or gradient.shape != edge.shape
+                    or gradient.dtype is not edge.dtype
+                    or not gradient.is_cpu
+                ):
+                    gradient = fit(gradient, edge, node)
+                kind = type(edge)
+                if kind is Node:
+                    before = totals.get(edge)
+                    if before is None:
+                        totals[edge] = gradient
+                        heappush(heap, (-edge.number, edge))
+                    elif id(edge) in owned:
+                        before.add_(gradient)
+                    else:
+                        owned.add(id(edge))
+                        totals[edge] = before + gradient
+                    continue
+                if edge.watchers is not None if kind is Leaf else edge._post_accumulate_grad_hooks:
+                    task.deliver_watched(node, position - 1, gradient)
+                    continue
+                slot = leaves.get(id(edge))
+                if slot is None:
+                    leaves[id(edge)] = [edge, gradient]
+                elif id(edge) in owned:
+                    slot[1].add_(gradient)
+                else:
+                    owned.add(id(edge))
+                    slot[1] = slot[1] + gradient
+            if free:
+                node.saved = None
+            if not heap:
+                return
+            node = heappop(heap)[1]
+            total = totals.pop(node)
+
+
+def note(error: Exception, node: Node) -> None:
+    """Add the op and the user's call to what an error says."""
+    error.add_note(f"in the gradient of {node.name}, called at {node.where()}")
+
+
+def check_version(node: Node, saved: tuple[Any, ...]) -> None:
+    """Raise if a saved tensor was changed in place since it was saved."""
+    version = version_of(saved)
+    if version != node.version:
+        raise InplaceError(
+            f"a tensor that {node.name} (called at {node.where()}) saved for its gradient was changed in place "
+            f"afterwards (version {version}, saved at version {node.version}): "
+            "change a copy instead (.clone()), or change it before it is used"
+        )

@@ -1,0 +1,282 @@
+"""Negative log-likelihoods of classes: of class indices, class probabilities, and sequences of labels (CTC)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cartograd.engine.accumulate import raw
+from cartograd.engine.primitive import composite, primitive
+from cartograd.errors import OptionError
+from cartograd.ops.loss import MEAN, NONE, SUM, reduced, reduction_code
+
+_log_softmax_backward = torch.ops.aten._log_softmax_backward_data.default
+_nll_forward = torch.ops.aten.nll_loss_forward.default
+_nll_backward = torch.ops.aten.nll_loss_backward.default
+_nll2d_forward = torch.ops.aten.nll_loss2d_forward.default
+_nll2d_backward = torch.ops.aten.nll_loss2d_backward.default
+_ctc_backward = torch.ops.aten._ctc_loss_backward
+
+
+def _class_dim(input: Any) -> int:
+    return 0 if input.dim() == 1 else 1
+
+
+def _as_image(values: Any, channels: tuple[int, ...]) -> Any:
+    """(n, c, d1, ..., dk) as (n, c, 1, d1 ... dk): the only two shapes torch has kernels for are (n, c) and an image."""
+    return values.reshape(values.shape[0], *channels, *((1, -1) if values.numel() else (0, 0)))
+
+
+def _nll_of_any_shape(
+    log_probs: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
+) -> tuple[Tensor, Tensor]:
+    """(loss, sum of the weights that took part)"""
+    expected = (*log_probs.shape[:1], *log_probs.shape[2:])
+    if log_probs.dim() > 1 and target.shape != expected:
+        raise OptionError(
+            f"an input of shape {tuple(log_probs.shape)} needs a target of class indices of shape {expected}, "
+            f"got {tuple(target.shape)}"
+        )
+    if log_probs.dim() < 3:
+        return _nll_forward(log_probs, target, weight, reduction, ignore_index)
+    image = _as_image(log_probs, (log_probs.shape[1],))
+    out, total = _nll2d_forward(image, _as_image(target, ()), weight, reduction, ignore_index)
+    return (out.reshape(target.shape) if reduction == NONE else out), total
+
+
+def _nll_gradient(
+    g: Any, log_probs: Any, target: Any, weight: Any, reduction: int, ignore_index: int, total: Any
+) -> Any:
+    if log_probs.dim() < 3:
+        return _nll_backward(g, log_probs, target, weight, reduction, ignore_index, total)
+    image = _as_image(log_probs, (log_probs.shape[1],))
+    if reduction == NONE:
+        g = _as_image(g, ())
+    gradient = _nll2d_backward(g, image, _as_image(target, ()), weight, reduction, ignore_index, total)
+    return gradient.reshape(log_probs.shape)
+
+
+@primitive(torch._C._nn.nll_loss_nd, torch._C._nn.nll_loss, torch._C._nn.nll_loss2d, extra=True)
+def nll_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN, ignore_index: int = -100
+) -> Any:
+    """-weight[target] input[target].   d/dinput[target] = -g weight[target];  over the sum of weights for the mean"""
+    return _nll_of_any_shape(input, target, weight, reduction, ignore_index)
+
+
+@nll_loss.vjp("input")
+def _(
+    g: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int, extra: Tensor
+) -> Tensor:
+    return _nll_gradient(g, input, target, weight, reduction, ignore_index, extra)
+
+
+@nll_loss.example
+def _(make: Any) -> Any:
+    return make(3, 4), torch.tensor([1, 3, 0]), make(4, low=0.5, high=2.0), MEAN, 3
+
+
+@nll_loss.example
+def _(make: Any) -> Any:
+    return make(2, 3, 2), torch.tensor([[0, 2], [1, 1]]), None, NONE
+
+
+@composite(F.nll_loss)
+def functional_nll_loss(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: Any = "mean",
+) -> Any:
+    """`nll_loss` with its reduction as a word"""
+    return nll_loss(input, target, weight, reduction_code(reduction, size_average, reduce), ignore_index)
+
+
+@primitive(extra=True)
+def cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN, ignore_index: int = -100
+) -> Any:
+    """-weight[target] log_softmax(input)[target].   d/dinput = g weight[target] (softmax(input) - onehot(target))
+
+    Only the logits are saved, which the op before made anyway; the softmax is computed again when it is needed.
+    """
+    return _nll_of_any_shape(F.log_softmax(input, _class_dim(input)), target, weight, reduction, ignore_index)
+
+
+@cross_entropy.vjp("input")
+def _(
+    g: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int, extra: Tensor
+) -> Tensor:
+    dim = _class_dim(input)
+    log_probs = F.log_softmax(input, dim)
+    gradient = _nll_gradient(g, log_probs, target, weight, reduction, ignore_index, extra)
+    return _log_softmax_backward(gradient, log_probs, dim, input.dtype)
+
+
+@cross_entropy.example
+def _(make: Any) -> Any:
+    return make(3, 4), torch.tensor([1, 3, 0]), make(4, low=0.5, high=2.0), MEAN, 3
+
+
+@cross_entropy.example
+def _(make: Any) -> Any:
+    return make(4), torch.tensor(2), None, SUM
+
+
+@cross_entropy.example
+def _(make: Any) -> Any:
+    return make(2, 3, 2), torch.tensor([[0, 2], [1, 1]]), None, NONE
+
+
+@composite(torch._C._nn.cross_entropy_loss)
+def cross_entropy_loss(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    reduction: int = MEAN,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Any:
+    """The target is class indices, or class probabilities if it has the input's shape"""
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise OptionError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if target.shape == input.shape:
+        return _cross_entropy_of_probabilities(input, target, weight, reduction, ignore_index, label_smoothing)
+    if label_smoothing > 0:
+        return _smoothed_cross_entropy(input, raw(target), weight, reduction, ignore_index, label_smoothing)
+    return cross_entropy(input, target, weight, reduction, ignore_index)
+
+
+@composite(F.cross_entropy)
+def functional_cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """`cross_entropy_loss` with its reduction as a word"""
+    code = reduction_code(reduction, size_average, reduce)
+    return cross_entropy_loss(input, target, weight, code, ignore_index, label_smoothing)
+
+
+def _along_classes(weight: Any, input: Any) -> Any:
+    """The weights of the classes in a shape that broadcasts with the input."""
+    if weight.shape != (input.shape[_class_dim(input)],):
+        raise OptionError(
+            f"weight must have one element a class, {input.shape[_class_dim(input)]}, got {tuple(weight.shape)}"
+        )
+    return weight if input.dim() == 1 else weight.reshape(-1, *(1,) * (input.dim() - 2))
+
+
+def _cross_entropy_of_probabilities(
+    input: Any, target: Any, weight: Any, reduction: int, ignore_index: int, label_smoothing: float
+) -> Any:
+    """-sum over classes of weight * target * log_softmax(input)"""
+    if not target.is_floating_point():
+        raise OptionError(f"Expected floating point type for target with class probabilities, got {target.dtype}")
+    if ignore_index >= 0:
+        raise OptionError("ignore_index is not supported for floating point target")
+    dim = _class_dim(input)
+    classes = input.shape[dim]
+    if label_smoothing > 0:
+        target = target * (1 - label_smoothing) + label_smoothing / classes
+    terms = torch.log_softmax(input, dim) * target
+    if weight is not None:
+        terms = terms * _along_classes(weight, input)
+    if reduction == NONE:
+        return -terms.sum(dim)
+    return -terms.sum() if reduction == SUM else -terms.sum() / (input.numel() // max(classes, 1))
+
+
+def _smoothed_cross_entropy(
+    input: Any, target: Any, weight: Any, reduction: int, ignore_index: int, label_smoothing: float
+) -> Any:
+    """(1 - s) times the cross-entropy, plus s / classes times the sum of it over every class as the target"""
+    dim = _class_dim(input)
+    log_probs = torch.log_softmax(input, dim)
+    hard = nll_loss(log_probs, target, weight, reduction, ignore_index)
+    every = log_probs if weight is None else log_probs * _along_classes(weight, input)
+    ignored = target == ignore_index
+    smooth = torch.masked_fill(-every.sum(dim), ignored, 0.0)
+    if reduction == MEAN:
+        total = (~ignored).sum() if weight is None else raw(weight)[target[~ignored]].sum()
+        smooth = smooth.sum() / total
+    elif reduction == SUM:
+        smooth = smooth.sum()
+    return (1 - label_smoothing) * hard + label_smoothing / input.shape[dim] * smooth
+
+
+@primitive(extra=True, once="torch has no kernel for the second derivative of ctc_loss")
+def ctc_of_sequences(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor | list[int],
+    target_lengths: Tensor | list[int],
+    blank: int = 0,
+    zero_infinity: bool = False,
+) -> Any:
+    """-log p(targets), one for each of n sequences, of (t, n, c) log-probabilities.
+
+    p sums over all alignments; d/dlog_probs[t, n, c] = -g[n] p(the alignment has c at t | targets). Torch's kernel adds
+    g e^log_probs to that, which a log_softmax before it cancels; here it is taken away again, so that the gradient
+    is right whatever made the log-probabilities.
+    """
+    loss, log_alpha = torch._ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
+    shown = torch.where(torch.isinf(loss), 0.0, loss) if zero_infinity else loss
+    return shown, (loss, log_alpha)
+
+
+@ctc_of_sequences.vjp("log_probs")
+def _(
+    g: Tensor,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int,
+    zero_infinity: bool,
+    extra: tuple[Tensor, Tensor],
+) -> Tensor:
+    gradient = _ctc_backward(g, log_probs, targets, input_lengths, target_lengths, *extra, blank, zero_infinity)
+    lengths = torch.as_tensor(input_lengths, device=log_probs.device).reshape(1, -1, 1)
+    used = torch.arange(log_probs.shape[0], device=log_probs.device).reshape(-1, 1, 1) < lengths
+    if zero_infinity:
+        used = used & torch.isfinite(extra[0]).reshape(1, -1, 1)
+    return gradient - torch.where(used, torch.exp(log_probs) * g.reshape(1, -1, 1), 0.0)
+
+
+@ctc_of_sequences.example
+def _(make: Any) -> Any:
+    return torch.log_softmax(make(4, 2, 3), 2), torch.tensor([[1, 2], [2, 0]]), [4, 3], [2, 1]
+
+
+@composite(F.ctc_loss, torch.ctc_loss)
+def ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: Any = "mean",
+    zero_infinity: bool = False,
+) -> Any:
+    """The losses of the sequences; the mean is that of the loss per label"""
+    code = reduction_code(reduction)
+    batched = log_probs.dim() == 3
+    every = log_probs if batched else log_probs.unsqueeze(1)
+    labels = raw(targets).to(every.device, torch.long)
+    input_lengths, target_lengths = raw(input_lengths), raw(target_lengths)
+    loss = ctc_of_sequences(every, labels, input_lengths, target_lengths, blank, zero_infinity)
+    if code == MEAN:
+        return (loss / torch.as_tensor(target_lengths, dtype=loss.dtype, device=loss.device).clamp_min(1)).mean()
+    return loss.squeeze(0) if code == NONE and not batched else reduced(loss, code)

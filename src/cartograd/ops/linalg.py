@@ -1,0 +1,151 @@
+"""Linear algebra beyond products: trace, cross product, determinants, inverse, solving, Cholesky factor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cartograd.engine.primitive import composite, primitive
+from cartograd.engine.tensor import Tensor as Recorded
+
+_solve_ex = torch.ops.aten._linalg_solve_ex.default
+
+
+@primitive("trace", extra=True)
+def trace(input: Tensor) -> Any:
+    """Sum of the diagonal of a matrix.   d/dinput = g on the diagonal"""
+    return torch.trace(input), tuple(input.shape)
+
+
+@trace.vjp("input")
+def _(g: Tensor, extra: Any) -> Tensor:
+    return g * torch.eye(*extra, dtype=g.dtype, device=g.device)
+
+
+@trace.example
+def _(make: Any) -> Any:
+    return (make(2, 3),)
+
+
+@primitive(torch.linalg.cross, broadcasts=True)
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """input x other along `dim`.   d/dinput = other x g,  d/dother = g x input"""
+    return torch.linalg.cross(input, other, dim=dim)
+
+
+@cross.vjp("input")
+def _(g: Tensor, other: Tensor, dim: int) -> Tensor:
+    return torch.linalg.cross(other, g, dim=dim)
+
+
+@cross.vjp("other")
+def _(g: Tensor, input: Tensor, dim: int) -> Tensor:
+    return torch.linalg.cross(g, input, dim=dim)
+
+
+@cross.example
+def _(make: Any) -> Any:
+    return make(2, 3), make(1, 3), -1
+
+
+@composite(torch.cross, torch.Tensor.cross)
+def old_cross(input: Any, other: Any, dim: int | None = None) -> Any:
+    """As `cross`, along the first axis of size 3 if none is given."""
+    if dim is None:
+        dim = next((axis for axis, size in enumerate(input.shape) if size == 3), -1)
+    return cross(input, other, dim=dim)
+
+
+@primitive("det")
+def det(A: Tensor) -> Tensor:
+    """The determinant of square matrices.   d/dA = g * det(A) * A^-T, in the limit where A has no inverse
+
+    That limit is the matrix of cofactors, g * (U C V^T) with C the products of all other singular values.
+    """
+    return torch.linalg.det(A)
+
+
+@det.vjp("A")
+def _(g: Tensor, A: Tensor, out: Tensor) -> Tensor:
+    if (out == 0).any():
+        return g[..., None, None] * _cofactors(A)
+    return (g * out)[..., None, None] * torch.linalg.inv(A).mT
+
+
+def _cofactors(matrix: Tensor) -> Tensor:
+    """det(A) * A^-T for any A: the derivative of the determinant."""
+    u, s, vh = torch.linalg.svd(matrix)
+    size = s.shape[-1]
+    own = torch.eye(size, dtype=torch.bool, device=s.device)
+    others = s.unsqueeze(-2).expand(*s.shape, size).masked_fill(own, 1).prod(-1)
+    sign = torch.linalg.det(torch.matmul(u, vh))
+    return torch.matmul(u * (sign.unsqueeze(-1) * others).unsqueeze(-2), vh)
+
+
+@det.example
+def _(make: Any) -> Any:
+    return (make(2, 2, 2),)
+
+
+@primitive("slogdet", multiple=True)
+def slogdet(A: Tensor) -> Any:
+    """Sign and log of the absolute value of the determinant.   d/dA = g[1] * A^-T; the sign has slope 0"""
+    return torch.linalg.slogdet(A)
+
+
+@slogdet.vjp("A")
+def _(g: Any, A: Tensor) -> Tensor:
+    return g[1][..., None, None] * torch.linalg.inv(A).mT
+
+
+@slogdet.example
+def _(make: Any) -> Any:
+    return (make(2, 2, 2) + 2 * torch.eye(2, dtype=torch.float64),)
+
+
+@composite("logdet")
+def logdet(A: Any) -> Any:
+    """Log of the determinant; NaN where that is negative."""
+    sign, log = torch.linalg.slogdet(A)
+    return torch.where(sign == -1, float("nan"), log)
+
+
+@primitive("inverse", "inv")
+def inverse(A: Tensor) -> Tensor:
+    """A^-1.   d/dA = -A^-T g A^-T"""
+    return torch.linalg.inv(A)
+
+
+@inverse.vjp("A")
+def _(g: Tensor, out: Tensor) -> Tensor:
+    return -torch.matmul(out.mT, torch.matmul(g, out.mT))
+
+
+@inverse.example
+def _(make: Any) -> Any:
+    return (make(2, 2, 2) + 2 * torch.eye(2, dtype=torch.float64),)
+
+
+@primitive(torch.linalg.solve, broadcasts=True, extra=True)
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Any:
+    """X with A X = B, or X A = B if not `left`.   d/dB = A^-T g (g A^-T),  d/dA = -(d/dB) X^T (-X^T (d/dB))
+
+    The LU factors are kept, and used again for the gradient. A vector `B` is a column.
+    """
+    out, lu, pivots, _ = _solve_ex(A, B, left=left, check_errors=True)
+    return out, (lu, pivots)
+
+
+@solve.vjp("B")
+def _(g: Tensor, A: Tensor, left: bool, extra: Any) -> Tensor:
+    return _solve_transposed(g, A, left, extra)
+
+
+@solve.vjp("A")
+def _(g: Tensor, A: Tensor, left: bool, out: Tensor, extra: Any) -> Tensor:
+    found = _solve_transposed(g, A, left, extra)
+    if g.dim() == A.dim() - 1:  # vectors
+        found, out = found.unsqueeze(-1), out.unsqueeze(-1)
+    return -torch.matmul(found, out.mT) if left else -torch.matmul(out.mT, found)

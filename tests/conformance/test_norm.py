@@ -1,0 +1,26 @@
+"""OpInfo parity of ops/norm.py and ops/layernorm.py."""
+
+import pytest
+import torch
+from harness import check_entry, entries
+
+NAMES = [
+    "nn.functional.batch_norm",
+    "nn.functional.instance_norm",
+    "nn.functional.group_norm",
+    "nn.functional.layer_norm",
+    "nn.functional.rms_norm",
+    "nn.functional.local_response_norm",
+    "native_group_norm",
+]
+
+
+@pytest.mark.parametrize("entry", entries(NAMES))
+def test_matches_torch(entry):
+    check_entry(entry)
+
+
+@pytest.mark.parametrize("entry", entries(["native_batch_norm", "native_layer_norm"]))
+def test_first_output_matches_torch(entry):
+    """torch has no gradient for the statistics that come out beside it, and ours is checked elsewhere."""
+    check_entry(entry, call=lambda *args, **options: (getattr(torch, entry.name)(*args, **options)[0], 0, 0))

@@ -1,0 +1,18 @@
+"""OpInfo parity of ops/reduce.py, vector_norm.py, cumulative.py and selection.py."""
+
+import pytest
+from harness import check_entry, entries
+
+NAMES = [
+    "sum", "mean", "nansum", "nanmean", "prod", "amax", "amin", "logsumexp",
+    "var", "std", "var_mean", "std_mean",
+    "norm", "linalg.vector_norm",
+    "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin",
+    "aminmax", "median", "nanmedian", "mode", "kthvalue", "topk", "sort", "msort",
+    "max", "min",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", entries(NAMES))
+def test_matches_torch(entry):
+    check_entry(entry)
