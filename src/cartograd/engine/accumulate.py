@@ -41,6 +41,8 @@ def fit(gradient: Any, edge: Any, node: Node) -> Any:
     same_device = gradient.is_cpu if device is CPU else gradient.device == device
     if gradient.shape == edge.shape and gradient.dtype is edge.dtype and same_device:
         return gradient
+    if type(edge) is Leaf and _moved(edge, gradient):
+        return gradient
     if node.plan.op.broadcasts and same_device:
         return _unbroadcast(gradient, edge, node)
     raise VjpError(
@@ -48,6 +50,15 @@ def fit(gradient: Any, edge: Any, node: Node) -> Any:
         f"{gradient.dtype} on {gradient.device} for an input of shape {tuple(edge.shape)}, "
         f"{edge.dtype} on {edge.device}"
     )
+
+
+def _moved(leaf: Leaf, gradient: Any) -> bool:
+    """Whether a user has given the leaf's tensor new ``.data``, which is what the gradient fits."""
+    tensor = leaf.wrapper() if leaf.wrapper is not None else None
+    if tensor is None or (tensor.data.shape == leaf.shape and tensor.data.dtype is leaf.dtype):
+        return False
+    leaf.shape, leaf.dtype, leaf.device = tensor.data.shape, tensor.data.dtype, tensor.data.device
+    return gradient.shape == leaf.shape and gradient.dtype is leaf.dtype
 
 
 def _unbroadcast(gradient: Any, edge: Any, node: Node) -> Any:
@@ -92,11 +103,15 @@ def accumulate(leaf: Any, total: Any, alone: bool, create_graph: bool) -> None:
         )
     if leaf.grad is None:
         leaf.grad = _private(raw(total), leaf, alone)
-    else:
+    elif leaf.grad.layout is raw(total).layout is torch.strided:
         leaf.grad.add_(raw(total))
+    else:
+        leaf.grad = leaf.grad + raw(total)
 
 
 def _private(total: torch.Tensor, leaf: Any, alone: bool) -> torch.Tensor:
+    if total.layout is not torch.strided:
+        return total.clone()
     if alone and total.is_contiguous() and _storage_users(total.untyped_storage()._cdata) <= 2:
         return total
     if type(leaf) is Leaf:

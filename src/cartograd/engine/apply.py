@@ -9,6 +9,7 @@ import sys
 from types import FrameType
 from typing import Any
 
+import numpy
 import torch
 
 from cartograd.engine import modes
@@ -28,10 +29,10 @@ def apply(op: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if values is None:
         return _not_of_this_form(op, args, kwargs)
     if op.inplace_slot is not None and values[op.inplace_slot]:
-        from cartograd.engine.inplace import assign
+        from cartograd.engine.inplace import change
 
         values[op.inplace_slot] = False
-        return assign(values[0], op(*values), op.name)
+        return change(values[0], op.name, lambda tensor: op(tensor, *values[1:]))
     if op.takes_list is not None:
         return _apply_to_list(op, values, args, kwargs)
     for slot in op.option_slots:
@@ -44,9 +45,11 @@ def apply(op: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if type(value) is Tensor:
             values[slot] = value.data
             edge: Any = value._edge
-        elif isinstance(value, torch.Tensor) and value.requires_grad:
-            edge = value
+        elif isinstance(value, torch.Tensor):
+            edge = value if value.requires_grad else None
         else:
+            if isinstance(value, numpy.ndarray):
+                values[slot] = torch.as_tensor(value)
             continue
         if edge is not None:
             place = op.input_slots.get(slot)
@@ -154,11 +157,13 @@ def _(g: Any, index: int) -> Any:
 
 
 PICK = pick.plan((True,))
+PICK.single = PICK.each = None  # the pass treats it on its own
 
 
 def record_many(plan: Plan, edges: tuple[Any, ...], saved: tuple[Any, ...], outs: Any) -> Any:
     """The results of a multi-output op: one node for the op, and one `pick` node for each differentiable output."""
-    node = record(plan, edges, saved, outs[0])._edge
+    first = next(out for out in outs if isinstance(out, torch.Tensor))
+    node = record(plan, edges, saved, first)._edge
     assert node is not None
     node.shape = tuple((out.shape, out.dtype, out.device) if _differentiable(out) else None for out in outs)
     wrapped = [pick_output(node, index, out) if _differentiable(out) else wrap(out) for index, out in enumerate(outs)]

@@ -111,8 +111,10 @@ def seed(root: Any, gradient: Any, create_graph: bool) -> tuple[Any, Any]:
         with torch.no_grad():
             gradient = torch.ones_like(data)
     require_fit(raw(gradient), data.shape, data.dtype, data.device, "gradient")
+    if create_graph and type(gradient) is not Tensor:
+        gradient = from_raw(gradient.detach(), gradient if gradient.requires_grad else None)
     if create_graph:
-        return edge, gradient if type(gradient) is Tensor else from_raw(gradient.detach())
+        return edge, gradient
     return edge, raw(gradient).detach() if raw(gradient).requires_grad else raw(gradient)
 
 
@@ -131,6 +133,7 @@ class Pass:
         self.leaves: dict[int, list[Any]] = {}  # id -> [leaf, sum so far]
         self.expected: dict[int, int] | None = None  # contributions still to come, where somebody waits for them
         self.heap: list[tuple[int, Node]] = []
+        self.foreign: list[tuple[torch.Tensor, torch.Tensor]] = []  # results of torch's own autograd we were given
 
     def go(self, seeds: list[tuple[Any, Any]]) -> None:
         """Walk from the seeds until nothing is left, then finish the leaves."""
@@ -143,6 +146,9 @@ class Pass:
             self.visit(node, self.totals.pop(node))
         while self.leaves:
             self.finish(next(iter(self.leaves)))
+        if self.foreign:
+            tensors, gradients = zip(*self.foreign, strict=True)
+            torch.autograd.backward(tensors, gradients, retain_graph=self.retain_graph)
 
     def visit(self, node: Node, total: Any) -> None:
         """Everything that happens at one node once its gradient is complete."""
@@ -268,7 +274,11 @@ class Pass:
     def watched(self, node: Node, total: Any) -> Any:
         """Hooks, retain_grad and captures at one node; `None` if the pass need not go on below it."""
         if node.watchers is not None and type(total) is not list:
-            total = call_hooks(node.watchers, total)
+            try:
+                total = call_hooks(node.watchers, total)
+            except Exception as error:
+                error.add_note(f"in a hook on the result of {node.name}, called at {node.where()}")
+                raise
         wanted = self.targets is not None and id(node) in self.targets
         if wanted:
             self.captured[id(node)] = total
@@ -279,10 +289,11 @@ class Pass:
     def finish(self, key: int) -> None:
         """Hooks, accumulation and post-accumulate hooks of one leaf."""
         leaf, total = self.leaves.pop(key)
+        foreign = type(leaf) is not Leaf and leaf.grad_fn is not None  # torch's own graph goes on, and calls its hooks
         if type(leaf) is Leaf:
             if leaf.watchers is not None:
                 total = call_hooks(leaf.watchers, total)
-        elif leaf._backward_hooks:
+        elif leaf._backward_hooks and not foreign:
             total = call_parameter_hooks(leaf, total)
         if self.targets is not None:
             if key in self.targets:
@@ -291,8 +302,8 @@ class Pass:
                 return
         if not self.store:
             return
-        if type(leaf) is not Leaf and leaf.grad_fn is not None:
-            torch.autograd.backward(leaf, raw(total))  # torch's own graph goes on from here
+        if foreign:
+            self.foreign.append((leaf, raw(total)))
             return
         alone = sys.getrefcount(total) <= ALONE
         accumulate(leaf, total, alone, self.create_graph)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from cartograd.engine.apply import PICK
-from cartograd.engine.fallback import TorchPlan
+from cartograd.engine.fallback import TorchCall, TorchPlan
 from cartograd.engine.graph import Leaf, Node, walk
 from cartograd.engine.tensor import Tensor
 from cartograd.errors import NoGradientError
@@ -96,18 +96,24 @@ def _through_pick(edge: Any) -> Any:
 
 def _saved_of(node: Node, seen: set[int]) -> list[Saved]:
     """Blocks saved by `node` that are not in `seen`, which they join; Parameters are not counted, they stay anyway."""
-    parameters = {id(edge) for edge in node.parents if isinstance(edge, torch.Tensor)}
-    names = getattr(node.plan, "saves", None) or ["output", "input"]
+    parameters = {edge.untyped_storage().data_ptr() for edge in node.parents if isinstance(edge, torch.Tensor)}
     found = []
-    for name, value in zip(names, node.saved or (), strict=False):
-        for item in value if isinstance(value, (tuple, list)) else [value]:
-            if not isinstance(item, torch.Tensor) or id(item) in parameters:
-                continue
+    for name, value in zip(node.plan.saves, node.saved or (), strict=True):
+        for item in _tensors(value):
             storage = item.untyped_storage()
-            if storage.data_ptr() not in seen:
+            if storage.data_ptr() not in seen | parameters:
                 seen.add(storage.data_ptr())
                 found.append(Saved(storage.nbytes(), tuple(item.shape), node.name, name, node.where()))
     return found
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    """The tensors in a saved value; of a fallback its inputs, for torch does not say what it saved."""
+    if isinstance(value, TorchCall):
+        return value.inputs
+    if isinstance(value, (tuple, list)):
+        return [one for item in value for one in _tensors(item)]
+    return [value] if isinstance(value, torch.Tensor) else []
 
 
 def _shape(shape: Any) -> str:

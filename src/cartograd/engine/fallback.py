@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
 import torch
+from torch.autograd.graph import get_gradient_edge
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from cartograd.engine import modes
@@ -31,11 +33,14 @@ class TorchFunction(Primitive):
 
 
 class TorchCall:
-    """The small torch graph that a fallback left: its inputs (leaves there) and its differentiable outputs."""
+    """The small torch graph that a fallback left: its inputs (leaves there), and where its outputs hang in it.
+
+    The outputs' values are not kept: what torch needs of them, it has saved itself.
+    """
 
     def __init__(self, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
         self.inputs = inputs
-        self.outputs = outputs
+        self.outputs = [get_gradient_edge(output) for output in outputs]
 
 
 class TorchPlan(Plan):
@@ -95,7 +100,7 @@ def _edge_and_data(value: Any) -> tuple[Any, Any]:
         return value._edge, value.data
     if isinstance(value, torch.Tensor) and value.requires_grad:
         return value, value.detach()
-    return None, value
+    return None, torch.as_tensor(value) if isinstance(value, numpy.ndarray) and value.dtype != object else value
 
 
 def _recorded_result(function: Any, edges: tuple[Any, ...], values: list[Any], inputs: list[Any], result: Any) -> Any:
@@ -105,7 +110,7 @@ def _recorded_result(function: Any, edges: tuple[Any, ...], values: list[Any], i
         from cartograd.engine.anomaly import check_forward
 
         check_forward(getattr(function, "__name__", str(function)), values, leaves)
-    recorded = iter(record_call(function, edges, TorchCall(inputs, outputs)))
+    recorded = iter(record_call(function, edges, inputs, outputs))
     wrapped = [
         (next(recorded) if leaf.requires_grad else from_raw(leaf)) if isinstance(leaf, torch.Tensor) else leaf
         for leaf in leaves
@@ -113,12 +118,13 @@ def _recorded_result(function: Any, edges: tuple[Any, ...], values: list[Any], i
     return tree_unflatten(wrapped, structure)
 
 
-def record_call(function: Any, edges: tuple[Any, ...], call: TorchCall) -> list[Tensor]:
+def record_call(function: Any, edges: tuple[Any, ...], inputs: list[Any], outputs: list[Any]) -> list[Tensor]:
     """The outputs of a call as `Tensor`s with a fallback node."""
-    if not call.outputs:
+    if not outputs:
         return []
-    plan = TorchPlan(function, multiple=len(call.outputs) > 1)
-    plain = [output.detach() for output in call.outputs]
+    call = TorchCall(inputs, outputs)
+    plan = TorchPlan(function, multiple=len(outputs) > 1)
+    plain = [output.detach() for output in outputs]
     if plan.op.multiple:
         return list(record_many(plan, edges, (call,), plain))
     return [record(plan, edges, (call,), plain[0])]
@@ -134,13 +140,12 @@ def vjp_again(node: Any, g: Any) -> list[Any]:
     moving = [(seed, one._edge) for seed, one in zip(seeds, gradients, strict=True) if one._edge is not None]
     edges = (*node.parents, *(edge for _, edge in moving))
     outputs = [one for one in found if one is not None and one.requires_grad]
-    inner = TorchCall([*call.inputs, *(seed for seed, _ in moving)], outputs)
 
     def vjp() -> None:
         """Names the node; there is nothing to call."""
 
     vjp.__name__ = f"{plan.op.name}_vjp"
-    recorded = iter(record_call(vjp, edges, inner))
+    recorded = iter(record_call(vjp, edges, [*call.inputs, *(seed for seed, _ in moving)], outputs))
     return [
         one if one is None else (next(recorded) if one.requires_grad else from_raw(one.detach())) for one in found
     ]

@@ -47,6 +47,7 @@ def binary(op: Primitive, kernel: Callable[[Any, Any], Any]) -> Callable[[Any, A
     """`op`, whose forward is just `kernel`, as a function of two tensors, or a tensor and a number."""
     both, first, second = op.plan((True, True)), op.plan((True, False)), op.plan((False, True))
     slow = op.__call__
+    op.torch_functions = op.torch_functions or [kernel]
 
     def call(input: Any, other: Any) -> Any:
         kind = type(other)

@@ -35,11 +35,12 @@ next_number: Callable[[], int] = itertools.count(1).__next__
 class Watchers:
     """What a user asked to be told about one tensor's gradient. Made on demand: most nodes have none."""
 
-    __slots__ = ("hooks", "post_hooks", "retained", "retains")
+    __slots__ = ("hooks", "owner", "post_hooks", "retained", "retains")
 
     def __init__(self) -> None:
         self.hooks: dict[int, Callable[..., Any]] = {}
         self.post_hooks: dict[int, Callable[..., Any]] = {}
+        self.owner: Any = None  # the tensor, where post-accumulate hooks will be called with it
         self.retains = False
         self.retained: Any = None
 
@@ -116,7 +117,7 @@ class Leaf:
         self.number = next_number()
         self.grad: Any = None
         self.watchers: Watchers | None = None
-        self.wrapper: Any = None  # a weak reference to the Tensor, for post-accumulate hooks
+        self.wrapper: Any = None  # a weak reference to the Tensor, whose data a user may have replaced
 
     def __repr__(self) -> str:
         return f"<Leaf {self.number} {tuple(self.shape)}>"

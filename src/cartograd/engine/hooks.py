@@ -53,8 +53,8 @@ def owner(leaf: Any) -> Any:
     """The tensor a post-accumulate hook is called with."""
     if type(leaf) is not Leaf:
         return leaf
-    wrapper = leaf.wrapper() if leaf.wrapper is not None else None
-    return wrapper if wrapper is not None else from_raw(leaf.grad.data, leaf)
+    assert leaf.watchers is not None
+    return leaf.watchers.owner
 
 
 def new_watchers(node: Node) -> Watchers:

@@ -7,12 +7,13 @@ would change while its gradient would not know.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from cartograd.engine.graph import Leaf, Node
-from cartograd.engine.tensor import Tensor
+from cartograd.engine.tensor import Tensor, from_raw
 from cartograd.errors import InplaceError, UnsupportedError
 
 _OPERATORS = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__imatmul__", "__ifloordiv__"}
@@ -43,8 +44,8 @@ def run_inplace(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
             "make the target a cartograd.tensor, or use the result of the function that is not in place"
         )
     if kwargs.get("inplace"):
-        return assign(target, function(*args, **{**kwargs, "inplace": False}), name)
-    return assign(target, _out_of_place(name, target, rest, kwargs), name)
+        return change(target, name, lambda tensor: function(tensor, *rest, **{**kwargs, "inplace": False}))
+    return change(target, name, lambda tensor: _out_of_place(name, tensor, rest, kwargs))
 
 
 def _requires_grad(value: Any) -> bool:
@@ -66,14 +67,37 @@ def _plain(value: Any) -> Any:
 
 
 def _out_of_place(name: str, target: Tensor, rest: list[Any], kwargs: dict[str, Any]) -> Any:
+    if name in _OVERWRITING:
+        return _OVERWRITING[name](target, *rest, **kwargs)
     if name == "__setitem__":
         return Tensor.__torch_function__(setitem, (), (target, *rest))
-    plain = name.strip("_")
-    twin = f"__{plain[1:]}__" if name in _OPERATORS else name[:-1]
+    twin = f"__{name[3:-2]}__" if name in _OPERATORS else name[:-1]
     method = getattr(Tensor, twin, None)
     if method is None:
-        raise UnsupportedError(f"{name} has no form that is not in place, so no gradient can be recorded for it")
+        return Tensor.__torch_function__(on_a_copy, (), (name, target, *rest), kwargs)
     return method(target, *rest, **kwargs)
+
+
+def on_a_copy(name: str, target: torch.Tensor, *rest: Any, **kwargs: Any) -> torch.Tensor:
+    """The in-place method `name` on a copy; torch differentiates it."""
+    return getattr(target.clone(), name)(*rest, **kwargs)
+
+
+def _copied(target: Tensor, src: Any, non_blocking: bool = False) -> Any:
+    return src.to(target.data.dtype).expand(target.data.shape)
+
+
+def _filled(target: Tensor, value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return _copied(target, value)
+    return from_raw(torch.full_like(target.data, value))
+
+
+_OVERWRITING: dict[str, Any] = {
+    "copy_": _copied,
+    "fill_": _filled,
+    "zero_": lambda target: from_raw(torch.zeros_like(target.data)),
+}
 
 
 def setitem(target: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
@@ -83,39 +107,39 @@ def setitem(target: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
     return changed
 
 
-def _is_shared(target: Tensor) -> bool:
-    """Whether a tensor other than `target`, and what its own node saved of it, sees the same memory."""
-    storage = target.data.untyped_storage()
-    own = 2  # the tensor, and the handle just taken
-    if type(target._edge) is Node:
-        for value in target._edge.saved or ():
-            for output in getattr(value, "outputs", ()):
-                own += output.untyped_storage().data_ptr() == storage.data_ptr()
-    return torch._C._storage_Use_Count(storage._cdata) > own
+def change(target: Any, name: str, compute: Callable[[Any], Any]) -> Any:
+    """Set `target` to ``compute(target)``, in its own memory, and move it to the new place in the graph.
 
-
-def assign(target: Any, result: Any, name: str) -> Any:
-    """Write `result` into the memory of `target` and move `target` to its place in the graph."""
+    The new node must not have saved the memory that is overwritten: `compute` works on a copy of it.
+    """
+    recorded = torch.is_grad_enabled()
     if not isinstance(target, Tensor):
-        target.copy_(result.data)
-        return target
-    edge = target._edge
-    if torch.is_grad_enabled() and result.requires_grad:
-        if type(edge) is Leaf:
-            raise InplaceError(
-                f"{name} would change a leaf that requires grad in place; change a copy, or use no_grad()"
-            )
-        if target.data._is_view() or _is_shared(target):
-            place = f"made by {edge.name} at {edge.where()}" if type(edge) is Node else "given by the user"
-            raise InplaceError(
-                f"{name} would change in place a tensor ({place}) whose memory another tensor shares, "
-                "and that tensor's gradient would not know: use the function that is not in place"
-            )
+        result = compute(target)
+        with torch.no_grad():
+            return target.copy_(result.data)
+    if recorded and type(target._edge) is Leaf:
+        raise InplaceError(f"{name} would change a leaf that requires grad in place; change a copy, or use no_grad()")
+    result = compute(from_raw(target.data.clone(), target._edge))
     if result.data.shape != target.data.shape:
         raise InplaceError(
             f"{name} would change the shape {tuple(target.data.shape)} to {tuple(result.data.shape)} in place"
         )
+    if recorded and (result.requires_grad or target.requires_grad):
+        _require_unshared(target, name)
     with torch.no_grad():
         target.data.copy_(result.data)
     target._edge = result._edge
     return target
+
+
+def _require_unshared(target: Tensor, name: str) -> None:
+    """Refuse to change memory that another tensor sees: that tensor's gradient would not know."""
+    storage = target.data.untyped_storage()
+    users = torch._C._storage_Use_Count(storage._cdata)
+    if target.data._is_view() or users > 2:  # the tensor itself, and the handle just taken
+        edge = target._edge
+        place = f"made by {edge.name} at {edge.where()}" if type(edge) is Node else "given by the user"
+        raise InplaceError(
+            f"{name} would change in place a tensor ({place}) whose memory another tensor shares, "
+            "and that tensor's gradient would not know: use the function that is not in place"
+        )

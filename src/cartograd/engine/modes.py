@@ -34,6 +34,8 @@ _MAKES_NO_GRAPH = {
     "is_floating_point",
     "is_complex",
     "register_hook",
+    "register_post_accumulate_grad_hook",
+    "retain_grad",
     "untyped_storage",
 }
 

@@ -34,7 +34,7 @@ import torch
 import torch.nn.functional
 
 from cartograd.engine.tensor import RULES, Tensor
-from cartograd.errors import UnsupportedError
+from cartograd.errors import UnsupportedError, VjpError
 
 _NAMESPACES = (
     torch,
@@ -102,7 +102,10 @@ class Plan:
         else:
             need = tuple(self.need[self.op.inputs.index(name)] for name in rule.inputs)
             result = rule.function(g, *values, need=need)
-        return (result,) if len(rule.inputs) == 1 else result
+        if len(rule.inputs) == 1:
+            return (result,)
+        require_count(self.op, result, len(rule.inputs))
+        return result
 
 
 class ListPlan(Plan):
@@ -121,7 +124,15 @@ class ListPlan(Plan):
         """The gradient of every wanted element of the list."""
         rule = self.calls[0][0]
         every = rule.function(g, *saved, need=self.need) if rule.wants_need else rule.function(g, *saved)
+        require_count(self.op, every, len(self.need))
         return [gradient for gradient, needed in zip(every, self.need, strict=True) if needed]
+
+
+def require_count(op: Primitive, gradients: Any, count: int) -> None:
+    """A rule for several inputs must return one gradient (or None) for each of them."""
+    if not isinstance(gradients, (tuple, list)) or len(gradients) != count:
+        given = len(gradients) if isinstance(gradients, (tuple, list)) else type(gradients).__name__
+        raise VjpError(f"the gradient rule of {op.name} must return {count} gradients, got {given}")
 
 
 def _taker(indices: list[int]) -> Callable[[Any], tuple[Any, ...]]:

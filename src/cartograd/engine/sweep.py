@@ -28,6 +28,7 @@ def sweep(task: Pass) -> None:
     while heap:
         node = heappop(heap)[1]
         total = totals.pop(node)
+        value: Any = None
         while True:
             saved, parents, rules = node.saved, node.parents, node.plan.each
             if (
@@ -97,6 +98,7 @@ def sweep(task: Pass) -> None:
                     slot[1] = slot[1] + gradient
             if free:
                 node.saved = None
+            saved = value = gradient = None  # hold on to nothing while the next node runs
             if not heap:
                 return
             node = heappop(heap)[1]

@@ -40,11 +40,12 @@ class Tensor:
     Tensor([2., 4.])
     """
 
-    __slots__ = ("__weakref__", "_edge", "data")
+    __slots__ = ("__weakref__", "_edge", "_parked", "data")
     __array_priority__ = 1000  # numpy leaves mixed arithmetic to us
 
     data: torch.Tensor
-    _edge: Node | Leaf | None
+    _edge: Any  # Node, Leaf, None; inside a recorded gradient rule also a Parameter
+    _parked: Leaf  # the leaf (gradient, hooks) of a tensor whose requires_grad was turned off; unset otherwise
 
     def __init__(
         self,
@@ -116,7 +117,11 @@ class Tensor:
                     f" at {self._edge.where()}. Use .detach() for a copy outside the graph."
                 )
         elif not requires_grad:
+            if type(self._edge) is Leaf:
+                self._parked = self._edge
             self._edge = None
+        elif self._edge is None and hasattr(self, "_parked"):
+            self._edge = self._parked
         elif self._edge is None:
             if not (self.data.is_floating_point() or self.data.is_complex()):
                 raise UnsupportedError(
@@ -135,7 +140,7 @@ class Tensor:
             return edge.grad
         if type(edge) is Node and edge.watchers is not None:
             return edge.watchers.retained
-        return None
+        return self._parked.grad if edge is None and hasattr(self, "_parked") else None
 
     @grad.setter
     def grad(self, value: Tensor | torch.Tensor | None) -> None:
@@ -148,6 +153,8 @@ class Tensor:
             self._edge.grad = value
         elif type(self._edge) is Node:
             _watchers(self._edge).retained = value
+        elif hasattr(self, "_parked"):
+            self._parked.grad = value
         elif value is not None:
             raise NoGradientError("this tensor does not require grad; call .requires_grad_() before setting .grad")
 
@@ -174,7 +181,9 @@ class Tensor:
         """Call `hook(tensor)` after ``.grad`` of this leaf has been accumulated."""
         if type(self._edge) is not Leaf:
             raise LeafError("a post-accumulate hook needs a leaf that requires grad; use register_hook() here")
-        return Handle(_watchers(self._edge).post_hooks, hook)
+        watchers = _watchers(self._edge)
+        watchers.owner = self  # the hook is called with it, so it must outlive its last name
+        return Handle(watchers.post_hooks, hook)
 
     def backward(
         self,
@@ -334,7 +343,7 @@ def tensor(
     return Tensor(data, requires_grad, dtype, device)
 
 
-def from_raw(data: torch.Tensor, edge: Node | Leaf | None = None) -> Tensor:
+def from_raw(data: torch.Tensor, edge: Any = None) -> Tensor:
     """Wrap a torch tensor without checks."""
     made = object.__new__(Tensor)
     made.data = data

@@ -12,8 +12,13 @@ always no. Nothing of torch is changed, and what the body calls keeps its own gl
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from types import FunctionType
 from typing import Any
+
+import torch
+
+from cartograd.engine.tensor import from_raw
 
 
 def _never(*relevant_args: Any) -> bool:
@@ -46,6 +51,16 @@ def transparent(function: Callable[..., Any], **replaced: Any) -> Callable[..., 
     names = {**function.__globals__, **dict.fromkeys(_QUESTIONS, _never), **replaced}
     made = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
     made.__kwdefaults__ = function.__kwdefaults__
-    made.__doc__ = function.__doc__
-    made.__module__ = function.__module__
-    return made
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return made(*map(lifted, args), **{key: lifted(value) for key, value in kwargs.items()})
+
+    return call
+
+
+def lifted(value: Any) -> Any:
+    """A Parameter as a `Tensor` at the same place in the graph: a view of it is then recorded by us, not by torch."""
+    if isinstance(value, torch.Tensor) and value.requires_grad and torch.is_grad_enabled():
+        return from_raw(value.detach(), value)  # type: ignore[arg-type]
+    return value

@@ -13,11 +13,13 @@ from cartograd.engine.primitive import composite, primitive
 from cartograd.errors import OptionError
 from cartograd.ops.loss import MEAN, NONE, SUM, reduced, reduction_code
 
+_nn: Any = torch._C._nn
 _log_softmax_backward = torch.ops.aten._log_softmax_backward_data.default
 _nll_forward = torch.ops.aten.nll_loss_forward.default
 _nll_backward = torch.ops.aten.nll_loss_backward.default
 _nll2d_forward = torch.ops.aten.nll_loss2d_forward.default
 _nll2d_backward = torch.ops.aten.nll_loss2d_backward.default
+_ctc_forward = torch.ops.aten._ctc_loss
 _ctc_backward = torch.ops.aten._ctc_loss_backward
 
 
@@ -26,7 +28,7 @@ def _class_dim(input: Any) -> int:
 
 
 def _as_image(values: Any, channels: tuple[int, ...]) -> Any:
-    """(n, c, d1, ..., dk) as (n, c, 1, d1 ... dk): the only two shapes torch has kernels for are (n, c) and an image."""
+    """(n, c, d1, ..., dk) as (n, c, 1, d1 ... dk): torch has kernels for (n, c) and for images only."""
     return values.reshape(values.shape[0], *channels, *((1, -1) if values.numel() else (0, 0)))
 
 
@@ -59,7 +61,7 @@ def _nll_gradient(
     return gradient.reshape(log_probs.shape)
 
 
-@primitive(torch._C._nn.nll_loss_nd, torch._C._nn.nll_loss, torch._C._nn.nll_loss2d, extra=True)
+@primitive(_nn.nll_loss_nd, _nn.nll_loss, _nn.nll_loss2d, extra=True)
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN, ignore_index: int = -100
 ) -> Any:
@@ -134,7 +136,7 @@ def _(make: Any) -> Any:
     return make(2, 3, 2), torch.tensor([[0, 2], [1, 1]]), None, NONE
 
 
-@composite(torch._C._nn.cross_entropy_loss)
+@composite(_nn.cross_entropy_loss)
 def cross_entropy_loss(
     input: Any,
     target: Any,
@@ -231,7 +233,7 @@ def ctc_of_sequences(
     g e^log_probs to that, which a log_softmax before it cancels; here it is taken away again, so that the gradient
     is right whatever made the log-probabilities.
     """
-    loss, log_alpha = torch._ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
+    loss, log_alpha = _ctc_forward(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     shown = torch.where(torch.isinf(loss), 0.0, loss) if zero_infinity else loss
     return shown, (loss, log_alpha)
 

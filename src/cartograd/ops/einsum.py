@@ -38,7 +38,7 @@ def _(g: Tensor, input: Tensor, equation: str, extra: Any) -> Tensor:
 
 @einsum_pair.example
 def _(make: Any) -> Any:
-    return make(2, 3, 2), make(3, 1, 2), "aij,jbk->iak"
+    return make(2, 2, 3), make(3, 1, 2), "aij,jbk->iak"
 
 
 @primitive(extra=True)

@@ -78,6 +78,12 @@ def reflected_sub(input: Any, other: Any) -> Any:
     return fast_sub(other, input)
 
 
+@composite("rsub")
+def scaled_reflected_sub(input: Any, other: Any, *, alpha: float = 1) -> Any:
+    """other - alpha * input"""
+    return fast_sub(other, input if alpha == 1 else alpha * input)
+
+
 @composite("sub", "subtract")
 def scaled_sub(input: Any, other: Any, *, alpha: float = 1) -> Any:
     """input - alpha * other"""

@@ -15,15 +15,14 @@ from cartograd.engine.primitive import composite, primitive
 from cartograd.errors import OptionError
 from cartograd.ops.loss import MEAN, SUM, reduced, reduction_code, share
 
+_nn: Any = torch._C._nn
 _bce_backward = torch.ops.aten.binary_cross_entropy_backward.default
 
 
-@primitive(torch._C._nn.binary_cross_entropy)
-def binary_cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN
-) -> Tensor:
+@primitive(_nn.binary_cross_entropy)
+def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN) -> Tensor:
     """-(t log x + (1 - t) log(1 - x)), logs no less than -100.   d/dx = g (x - t) / (x (1 - x)),  d/dt = -g logit(x)"""
-    return torch._C._nn.binary_cross_entropy(input, target, weight, reduction)
+    return _nn.binary_cross_entropy(input, target, weight, reduction)
 
 
 @binary_cross_entropy.vjp("input")
@@ -181,7 +180,7 @@ def functional_kl_div(
 
 @composite(torch.poisson_nll_loss)
 def poisson_nll_loss(input: Any, target: Any, log_input: bool, full: bool, eps: float, reduction: int) -> Any:
-    """e^input - target input, or input - target log(input + eps); `full` adds Stirling's log(target!) where it is > 1"""
+    """e^input - target input, or input - target log(input + eps); `full` adds Stirling's log(target!) above 1"""
     if log_input:
         loss = torch.exp(input) - target * input
     else:

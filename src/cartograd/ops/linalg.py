@@ -10,8 +10,6 @@ from torch import Tensor
 from cartograd.engine.primitive import composite, primitive
 from cartograd.engine.tensor import Tensor as Recorded
 
-_solve_ex = torch.ops.aten._linalg_solve_ex.default
-
 
 @primitive("trace", extra=True)
 def trace(input: Tensor) -> Any:
@@ -130,22 +128,73 @@ def _(make: Any) -> Any:
 
 @primitive(torch.linalg.solve, broadcasts=True, extra=True)
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Any:
-    """X with A X = B, or X A = B if not `left`.   d/dB = A^-T g (g A^-T),  d/dA = -(d/dB) X^T (-X^T (d/dB))
+    """X with A X = B, or X A = B if not `left`.   d/dB = h with A^T h = g (h A^T = g),  d/dA = -h X^T (-X^T h)
 
-    The LU factors are kept, and used again for the gradient. A vector `B` is a column.
+    The LU factors are kept and used again for the gradient. `B` may be a vector, or a batch of them.
     """
-    out, lu, pivots, _ = _solve_ex(A, B, left=left, check_errors=True)
-    return out, (lu, pivots)
+    lu, pivots, info = torch.linalg.lu_factor_ex(A)
+    if info.any():
+        return torch.linalg.solve(A, B, left=left), None  # raises, and says which matrix is singular
+    vector = left and (B.dim() == 1 or B.shape == A.shape[:-1])
+    out = torch.linalg.lu_solve(lu, pivots, B.unsqueeze(-1) if vector else B, left=left)
+    return (out.squeeze(-1) if vector else out), (lu, pivots, vector)
 
 
 @solve.vjp("B")
 def _(g: Tensor, A: Tensor, left: bool, extra: Any) -> Tensor:
-    return _solve_transposed(g, A, left, extra)
+    found = _solve_transposed(g, A, left, extra)
+    return found.squeeze(-1) if extra[2] else found
 
 
 @solve.vjp("A")
 def _(g: Tensor, A: Tensor, left: bool, out: Tensor, extra: Any) -> Tensor:
     found = _solve_transposed(g, A, left, extra)
-    if g.dim() == A.dim() - 1:  # vectors
-        found, out = found.unsqueeze(-1), out.unsqueeze(-1)
+    out = out.unsqueeze(-1) if extra[2] else out
     return -torch.matmul(found, out.mT) if left else -torch.matmul(out.mT, found)
+
+
+def _solve_transposed(g: Tensor, A: Tensor, left: bool, extra: Any) -> Tensor:
+    """h with A^T h = g, or h A^T = g; matrices also where `g` is a vector."""
+    lu, pivots, vector = extra
+    g = g.unsqueeze(-1) if vector else g
+    if isinstance(g, Recorded):  # the factors are no function of A that could be differentiated again
+        return torch.linalg.solve(A.mT, g, left=left)
+    return torch.linalg.lu_solve(lu, pivots, g, left=left, adjoint=True)
+
+
+@solve.example
+def _(make: Any) -> Any:
+    return make(1, 2, 2) + 2 * torch.eye(2, dtype=torch.float64), make(2, 2, 3)
+
+
+@solve.example
+def _(make: Any) -> Any:
+    return make(2, 2, 2) + 2 * torch.eye(2, dtype=torch.float64), make(2)
+
+
+@solve.example
+def _(make: Any) -> Any:
+    return make(2, 2) + 2 * torch.eye(2, dtype=torch.float64), make(3, 2), False
+
+
+@primitive("cholesky")
+def cholesky(input: Tensor, upper: bool = False) -> Tensor:
+    """L with L L^T = input, or L^T L if `upper`; `input` is taken to be symmetric.
+
+    d/dinput = L^-T P L^-1 / 2, where P is the lower triangle of L^T g, mirrored to the upper one.
+    """
+    return torch.linalg.cholesky(input, upper=upper)
+
+
+@cholesky.vjp("input")
+def _(g: Tensor, upper: bool, out: Tensor) -> Tensor:
+    factor, g = (out.mT, g.mT) if upper else (out, g)
+    inner = torch.matmul(factor.mT, g)
+    inner = inner.tril() + inner.tril(-1).mT
+    half = torch.linalg.solve_triangular(factor.mT, inner, upper=True)
+    return torch.linalg.solve_triangular(factor, half, upper=False, left=False) * 0.5
+
+
+@cholesky.example
+def _(make: Any) -> Any:
+    return (make(2, 1, 1, low=1.0, high=2.0),)  # larger ones in the tests: a single entry must not move alone

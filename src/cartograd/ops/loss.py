@@ -1,7 +1,7 @@
 """Distances between a prediction and its target: squared, absolute, and the two mixtures of both.
 
-Every loss, here, in `classes`, `likelihood` and `ranking`, has torch's two spellings: the function of ``torch.nn.functional``,
-whose `reduction` is a word, and the kernel's own, whose `reduction` is a number (0 none, 1 mean, 2 sum).
+Every loss, here and in `classes`, `likelihood` and `ranking`, has torch's two spellings: the function of
+``torch.nn.functional``, whose `reduction` is a word, and the kernel's, whose `reduction` is 0 (none), 1 (mean), 2 (sum).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from cartograd.errors import OptionError
 
 NONE, MEAN, SUM = 0, 1, 2
 
+_nn: Any = torch._C._nn
 _mse_backward = torch.ops.aten.mse_loss_backward.default
 _smooth_l1_backward = torch.ops.aten.smooth_l1_loss_backward.default
 _huber_backward = torch.ops.aten.huber_loss_backward.default
@@ -73,10 +74,10 @@ def _weighted(loss: Any, weight: Any, code: int, total: Any) -> Any:
     return loss.sum() / total if code == MEAN else loss.sum()
 
 
-@primitive(torch._C._nn.mse_loss, broadcasts=True)
+@primitive(_nn.mse_loss, broadcasts=True)
 def mse_loss(input: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
     """(input - target)^2.   d/dinput = 2 g (input - target),  d/dtarget = -d/dinput;  g / n each for the mean"""
-    return torch._C._nn.mse_loss(input, target, reduction)
+    return _nn.mse_loss(input, target, reduction)
 
 
 @mse_loss.vjp("input")
@@ -116,10 +117,10 @@ def functional_mse_loss(
     return _weighted(mse_loss(input, target, NONE), weight, code, weight.sum())
 
 
-@primitive(torch._C._nn.l1_loss, broadcasts=True)
+@primitive(_nn.l1_loss, broadcasts=True)
 def l1_loss(input: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
     """|input - target|.   d/dinput = g sign(input - target),  d/dtarget = -d/dinput;  g / n each for the mean"""
-    return torch._C._nn.l1_loss(input, target, reduction)
+    return _nn.l1_loss(input, target, reduction)
 
 
 @l1_loss.vjp("input")
@@ -161,10 +162,10 @@ def functional_l1_loss(
     return _weighted(l1_loss(input, target, NONE), weight, code, weight.sum())
 
 
-@primitive(torch._C._nn.smooth_l1_loss, broadcasts=True)
+@primitive(_nn.smooth_l1_loss, broadcasts=True)
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: int = MEAN, beta: float = 1.0) -> Tensor:
     """d^2 / (2 beta) where d = |input - target| < beta, else d - beta / 2.   d/dinput = g clamp(d / beta, -1, 1)"""
-    return torch._C._nn.smooth_l1_loss(input, target, reduction, beta)
+    return _nn.smooth_l1_loss(input, target, reduction, beta)
 
 
 @smooth_l1_loss.vjp("input")
@@ -197,10 +198,10 @@ def functional_smooth_l1_loss(
     return l1_loss(input, target, code) if beta == 0.0 else smooth_l1_loss(input, target, code, beta)
 
 
-@primitive(torch._C._nn.huber_loss, broadcasts=True)
+@primitive(_nn.huber_loss, broadcasts=True)
 def huber_loss(input: Tensor, target: Tensor, reduction: int = MEAN, delta: float = 1.0) -> Tensor:
     """d^2 / 2 where d = |input - target| < delta, else delta (d - delta / 2).   d/dinput = g clamp(d, -delta, delta)"""
-    return torch._C._nn.huber_loss(input, target, reduction, delta)
+    return _nn.huber_loss(input, target, reduction, delta)
 
 
 @huber_loss.vjp("input")

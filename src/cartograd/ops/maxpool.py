@@ -16,7 +16,7 @@ from cartograd.engine.primitive import primitive
 from cartograd.ops.layout import blank
 
 _gather_backward = torch.ops.aten.gather_backward.default
-_nn: Any = torch._C._nn  # type: ignore[attr-defined]
+_nn: Any = torch._C._nn
 
 
 def values(found: tuple[Tensor, Tensor], input: Tensor, dims: int) -> Any:
@@ -47,7 +47,10 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """out[i] = max of input over window i; the first of equals, and a NaN, wins.   d/dinput[j] = sum of g[i] that j won"""
+    """out[i] = max of input over window i.   d/dinput[j] = sum of the g[i] whose maximum j was
+
+    Of equals the first wins, and a NaN wins over every number.
+    """
     found = F.max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return values(found, input, 1)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from cartograd.engine.accumulate import raw
 from cartograd.engine.primitive import composite, primitive
+from cartograd.engine.transparent import lifted
 from cartograd.errors import OptionError
 from cartograd.ops.layout import channels_last
 
@@ -257,7 +258,7 @@ def _instance_norm(
     if mean is None and var is None:
         return native_group_norm(input, weight, bias, channels, eps)
     repeated: list[Any] = [None if one is None else raw(one).detach().repeat(batch) for one in (mean, var)]
-    affine = [None if one is None else one.repeat(batch) for one in (weight, bias)]
+    affine = [None if one is None else lifted(one).repeat(batch) for one in (weight, bias)]
     row = input.reshape(1, batch * channels, *input.shape[2:])
     out = native_batch_norm(row, *affine, *repeated, momentum, eps)
     for running, every in zip((mean, var), repeated, strict=True):

@@ -88,8 +88,33 @@ def _(make: Any) -> Any:
     return make(2, 2, 3), make(3, 2)
 
 
+@primitive(torch.matmul)
+def matmul_columns(input: Tensor, other: Tensor) -> Tensor:
+    """input @ other for a matrix `input` and a batch of matrices `other`.
+
+    d/dother = input^T @ g,  d/dinput = g @ other^T over all columns at once.
+    """
+    return torch.matmul(input, other)
+
+
+@matmul_columns.vjp("input")
+def _(g: Tensor, other: Tensor) -> Tensor:
+    return torch.mm(g.movedim(-2, 0).flatten(1), other.movedim(-2, 0).flatten(1).t())
+
+
+@matmul_columns.vjp("other")
+def _(g: Tensor, input: Tensor) -> Tensor:
+    return torch.matmul(input.t(), g)
+
+
+@matmul_columns.example
+def _(make: Any) -> Any:
+    return make(2, 3), make(2, 3, 2)
+
+
 _by_rank = binary(matmul, torch.matmul)
 _by_rows = binary(matmul_rows, torch.matmul)
+_by_columns = binary(matmul_columns, torch.matmul)
 
 
 @composite("matmul", "__matmul__")
@@ -101,7 +126,7 @@ def any_matmul(input: Any, other: Any) -> Any:
     if left > 1 and right == 2:
         return _by_rows(input, other)
     if left == 2 and right > 2:
-        return _by_rows(other.mT, input.mT).mT
+        return _by_columns(input, other)
     return _by_rank(input, other)
 
 

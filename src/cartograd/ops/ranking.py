@@ -14,13 +14,14 @@ from cartograd.errors import OptionError
 from cartograd.ops.likelihood import binary_cross_entropy_with_logits
 from cartograd.ops.loss import MEAN, NONE, SUM, pair, reduced, reduction_code
 
+_nn: Any = torch._C._nn
 _multi_margin_backward = torch.ops.aten.multi_margin_loss_backward.default
 _multilabel_margin_forward = torch.ops.aten.multilabel_margin_loss_forward.default
 _multilabel_margin_backward = torch.ops.aten.multilabel_margin_loss_backward.default
 _soft_margin_backward = torch.ops.aten.soft_margin_loss_backward.default
 
 
-@primitive(torch._C._nn.multi_margin_loss)
+@primitive(_nn.multi_margin_loss)
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -33,13 +34,11 @@ def multi_margin_loss(
 
     slope, p weight[t] max(0, ...)^(p - 1) / classes;  d/dx[t] is minus the sum of those.
     """
-    return torch._C._nn.multi_margin_loss(input, target, p, margin, weight, reduction)
+    return _nn.multi_margin_loss(input, target, p, margin, weight, reduction)
 
 
 @multi_margin_loss.vjp("input")
-def _(
-    g: Tensor, input: Tensor, target: Tensor, p: int, margin: float, weight: Tensor | None, reduction: int
-) -> Tensor:
+def _(g: Tensor, input: Tensor, target: Tensor, p: int, margin: float, weight: Tensor | None, reduction: int) -> Tensor:
     return _multi_margin_backward(g, input, target, p, margin, weight, reduction)
 
 
@@ -84,7 +83,7 @@ def functional_multi_margin_loss(
     return multi_margin_loss(input, target, p, margin, weight, reduction_code(reduction, size_average, reduce))
 
 
-@primitive(torch._C._nn.multilabel_margin_loss, extra=True)
+@primitive(_nn.multilabel_margin_loss, extra=True)
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: int = MEAN) -> Any:
     """sum over targets t and all other classes j of max(0, 1 - x[t] + x[j]) / classes; a row's targets end at a -1
 
@@ -126,10 +125,10 @@ def functional_multilabel_margin_loss(
     return multilabel_margin_loss(input, target, reduction_code(reduction, size_average, reduce))
 
 
-@primitive(torch._C._nn.soft_margin_loss, broadcasts=True)
+@primitive(_nn.soft_margin_loss, broadcasts=True)
 def soft_margin_loss(input: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
     """log(1 + e^(-target input)).   d/dinput = -g target sigmoid(-target input), and likewise for the target"""
-    return torch._C._nn.soft_margin_loss(input, target, reduction)
+    return _nn.soft_margin_loss(input, target, reduction)
 
 
 @soft_margin_loss.vjp("input")
@@ -140,6 +139,11 @@ def _(g: Tensor, input: Tensor, target: Tensor, reduction: int) -> Tensor:
 @soft_margin_loss.vjp("target")
 def _(g: Tensor, input: Tensor, target: Tensor, reduction: int) -> Tensor:
     return _soft_margin_backward(g, *pair(target, input), reduction)
+
+
+@soft_margin_loss.restate
+def _(input: Any, target: Any, reduction: int) -> Any:
+    return reduced(-F.logsigmoid(target * input), reduction)
 
 
 @soft_margin_loss.example

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from cartograd.engine.primitive import Primitive, composite, primitive
 
-Dims = Union[int, Sequence[int], None]
+Axes = Union[int, list[int], tuple[int, ...]]
+Dims = Union[Axes, None]
 """One axis, several, or all of them: `None` and an empty sequence both mean all."""
 
 
@@ -126,9 +127,7 @@ def products_of_others(input: Tensor, dim: int) -> Tensor:
 
 
 @primitive("prod")
-def prod(
-    input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
-) -> Tensor:
+def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
     """Product over all, or over `dim`.   d/dinput = g * the product of the others"""
     return torch.prod(input, dtype=dtype) if dim is None else torch.prod(input, dim, keepdim, dtype=dtype)
 
@@ -164,9 +163,9 @@ def shared_evenly(g: Tensor, input: Tensor, extreme: Tensor, dim: Dims, keepdim:
 
 
 @primitive("amax")
-def amax(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+def amax(input: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
     """Largest element.   d/dinput = g at the largest, shared evenly by those that tie"""
-    return torch.amax(input, dim, keepdim)  # type: ignore[arg-type]
+    return torch.amax(input, dim, keepdim)
 
 
 @amax.vjp("input")
@@ -180,9 +179,9 @@ def _(make: Any) -> Any:
 
 
 @primitive("amin")
-def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+def amin(input: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
     """Smallest element.   d/dinput = g at the smallest, shared evenly by those that tie"""
-    return torch.amin(input, dim, keepdim)  # type: ignore[arg-type]
+    return torch.amin(input, dim, keepdim)
 
 
 @amin.vjp("input")
@@ -196,9 +195,9 @@ def _(make: Any) -> Any:
 
 
 @primitive("logsumexp")
-def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
+def logsumexp(input: Tensor, dim: Axes, keepdim: bool = False) -> Tensor:
     """log of the sum of e^input, the largest taken out first.   d/dinput = g * e^(input - out)"""
-    return torch.logsumexp(input, dim, keepdim)  # type: ignore[arg-type]
+    return torch.logsumexp(input, dim, keepdim)
 
 
 @logsumexp.vjp("input")
@@ -331,5 +330,7 @@ def with_unbiased(op: Primitive) -> Callable[..., Any]:
     return call
 
 
-for _op in (var, std, var_mean, std_mean):
-    composite(_op.name)(with_unbiased(_op))
+composite("var")(with_unbiased(var))
+composite("std")(with_unbiased(std))
+composite("var_mean")(with_unbiased(var_mean))
+composite("std_mean")(with_unbiased(std_mean))

@@ -81,7 +81,7 @@ fractional_max_pool3d.vjp("input")(to_winner)
 
 @fractional_max_pool3d.example
 def _(make: Any) -> Any:
-    return make(1, 1, 3, 3, 3), 2, (1, 2, 2), None, False, torch.full((1, 1, 3), 0.4, dtype=torch.float64)
+    return make(1, 1, 2, 3, 4), (1, 2, 2), (1, 1, 2), None, False, torch.full((1, 1, 3), 0.4, dtype=torch.float64)
 
 
 @primitive(F.fractional_max_pool3d_with_indices, extra=True, multiple=True)
@@ -105,7 +105,7 @@ fractional_max_pool3d_with_indices.vjp("input")(to_winner)
 
 @fractional_max_pool3d_with_indices.example
 def _(make: Any) -> Any:
-    return make(1, 1, 3, 3, 3), 2, (1, 2, 2), None, True, torch.full((1, 1, 3), 0.4, dtype=torch.float64)
+    return make(1, 1, 2, 3, 4), (1, 2, 2), (1, 1, 2), None, True, torch.full((1, 1, 3), 0.4, dtype=torch.float64)
 
 
 def _at_indices(g: Tensor, indices: Tensor, dims: int) -> Tensor:

@@ -1,0 +1,252 @@
+"""Scaled dot-product attention: softmax(query key' * scale + mask) value."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cartograd.engine.accumulate import raw
+from cartograd.engine.primitive import composite, primitive
+from cartograd.engine.transparent import transparent
+
+_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+_flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+_FLASH = 1  # torch's number for this kind of kernel in torch._fused_sdp_choice
+_LOW = (torch.float16, torch.bfloat16)
+
+
+@composite("scaled_dot_product_attention")
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """As in torch: by a kernel that never holds all weights where there is one, else by the formula."""
+    if attn_mask is not None and not (attn_mask.dtype == torch.bool or attn_mask.is_floating_point()):
+        raise RuntimeError(f"attn_mask must be bool or floating-point, got {attn_mask.dtype}")
+    if _has_kernel(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
+        return flash_attention(query, key, value, attn_mask, is_causal, scale)
+    heads = query.shape[-3] if enable_gqa else None
+    if heads is not None and (key.shape[-3] != heads or value.shape[-3] != heads):
+        query, key, value, attn_mask = _grouped(query, key, value, attn_mask)
+    keep = _kept(query, key, attn_mask, dropout_p) if dropout_p > 0 else None
+    out = attention(query, key, value, attn_mask, keep, dropout_p, is_causal, scale)
+    return out if heads is None or out.shape[-3] == heads else out.flatten(-4, -3)
+
+
+def _has_kernel(
+    query: Any, key: Any, value: Any, mask: Any, dropout_p: float, causal: bool, scale: Any, gqa: bool
+) -> bool:
+    if not query.is_cpu or dropout_p > 0 or (mask is not None and mask.requires_grad and torch.is_grad_enabled()):
+        return False
+    q, k, v, m = (None if one is None else raw(one).detach() for one in (query, key, value, mask))
+    choose: Any = torch._fused_sdp_choice
+    return bool(choose(q, k, v, m, dropout_p, causal, scale=scale, enable_gqa=gqa) == _FLASH)
+
+
+def _kept(query: Any, key: Any, mask: Any, dropout_p: float) -> Tensor:
+    """Which weights dropout keeps. Drawn here, so that the op is a pure function; as torch's formula draws them."""
+    masked = () if mask is None else mask.shape[:-2]
+    batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], masked)
+    dtype = torch.float32 if query.dtype in _LOW else query.dtype
+    drawn = torch.empty(*batch, query.shape[-2], key.shape[-2], dtype=dtype, device=query.device)
+    return drawn.bernoulli_(1 - dropout_p).bool()
+
+
+def _grouped(query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, Any, Any, Any]:
+    """Heads as (heads of key, queries of each): keys and values are then broadcast and never copied."""
+    heads = query.shape[-3]
+    if key.shape[-3] != value.shape[-3]:
+        key, value = (one.repeat_interleave(heads // one.shape[-3], -3) for one in (key, value))
+    few = key.shape[-3]
+    if heads % few:
+        raise RuntimeError(f"enable_gqa needs {heads} heads of query to be a multiple of the {few} of key and value")
+    if mask is not None and mask.dim() > 2:
+        mask = mask.unsqueeze(-3) if mask.shape[-3] == 1 else mask.unflatten(-3, (few, heads // few))
+    return query.unflatten(-3, (few, heads // few)), key.unsqueeze(-3), value.unsqueeze(-3), mask
+
+
+def _blocked(mask: Any) -> Any:
+    """A mask of booleans as one to add: -inf where nothing may be seen. Another mask is as it is."""
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, device=mask.device).masked_fill_(~raw(mask), -math.inf)
+
+
+def _scores(query: Any, key: Any, mask: Any, is_causal: bool, scale: float | None) -> Any:
+    """query key' * scale + mask, -inf above the diagonal if causal."""
+    scale = _scale(query, scale)
+    scores = (query * scale) @ key.mT
+    if mask is not None:
+        scores = scores + _blocked(mask).to(scores.dtype)
+    if is_causal:
+        above = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu_(1)
+        scores = scores.masked_fill(above, -math.inf)
+    return scores
+
+
+def _scale(query: Any, scale: float | None) -> float:
+    return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+
+
+def _wide(*tensors: Any) -> Any:
+    """Half precision as float32: the weights of many keys do not fit into 8 bits."""
+    return (one.float() if one.dtype in _LOW else one for one in tensors)
+
+
+@primitive(broadcasts=True, extra=True)
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    keep: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> Any:
+    """P value with P = softmax(S), S = query key' * scale + mask. With D = P * (g value' - sum(g * out)):
+
+    d/dquery = D key * scale,  d/dkey = D' query * scale,  d/dvalue = P' g,  d/dmask = D.
+    P is not saved but computed again from S and its logsumexp; a row without any key in sight has P = 0.
+    """
+    q, k, v = _wide(query, key, value)
+    scores = _scores(q, k, attn_mask, is_causal, scale)
+    total = torch.logsumexp(scores, -1, keepdim=True)
+    total.masked_fill_(total == -math.inf, math.inf)
+    weights = _dropped(scores.sub_(total).exp_(), keep, dropout_p)
+    return (weights @ v).to(query.dtype), total
+
+
+@attention.vjp("query", "key", "value", "attn_mask")
+def _(
+    g: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    keep: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    out: Tensor,
+    extra: Tensor,
+    need: tuple[bool, ...],
+) -> Any:
+    g, q, k, v, out = _wide(g, query, key, value, out)
+    weights = _scores(q, k, attn_mask, is_causal, scale).sub_(extra).exp_()
+    of_value = _dropped(weights, keep, dropout_p).mT @ g if need[2] else None
+    if not (need[0] or need[1] or need[3]):
+        return None, None, of_value, None
+    of_scores = _dropped(g @ v.mT, keep, dropout_p).sub_((g * out).sum(-1, keepdim=True)).mul_(weights)
+    of_query = (of_scores @ k).mul_(_scale(q, scale)) if need[0] else None
+    of_key = (of_scores.mT @ q).mul_(_scale(q, scale)) if need[1] else None
+    return of_query, of_key, of_value, of_scores if need[3] else None
+
+
+def _dropped(weights: Any, keep: Any, dropout_p: float) -> Any:
+    if keep is None:
+        return weights
+    return weights * keep * (0.0 if dropout_p == 1 else 1 / (1 - dropout_p))
+
+
+@attention.restate
+def composed_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any,
+    keep: Any,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> Any:
+    """The same, of matmul and softmax."""
+    q, k, v = _wide(query, key, value)
+    scores = _scores(q, k, attn_mask, is_causal, scale)
+    unseeing = (raw(scores) == -math.inf).all(-1, keepdim=True)
+    weights = torch.softmax(scores.masked_fill(unseeing, 0), -1).masked_fill(unseeing, 0)
+    return (_dropped(weights, keep, dropout_p) @ v).to(query.dtype)
+
+
+@attention.example
+def _(make: Any) -> Any:
+    return make(1, 2, 2), make(2, 3, 2), make(3, 1), make(2, 3), None, 0.0, False, None
+
+
+@attention.example
+def _(make: Any) -> Any:
+    keep = torch.tensor([[True, False, True], [True, True, False]])
+    mask = torch.tensor([[True, True, True], [False, False, False]])
+    return make(2, 3), make(3, 3), make(3, 2), mask, keep, 0.5, True, 0.3
+
+
+@primitive(extra=True)
+def flash_attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float | None
+) -> Any:
+    """As `attention`, for four axes and a mask without a gradient: block by block, so P is never there as a whole.
+
+    Key and value may have fewer heads than the query, each of them then serves a group of it.
+    """
+    return _flash(query, key, value, 0.0, is_causal, attn_mask=_added(attn_mask, query), scale=scale)
+
+
+def _added(mask: Tensor | None, query: Tensor) -> Tensor | None:
+    return None if mask is None else _blocked(mask).to(query.dtype)
+
+
+@flash_attention.vjp("query", "key", "value")
+def _(
+    g: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+    out: Tensor,
+    extra: Tensor,
+) -> Any:
+    mask = _added(attn_mask, query)
+    return _flash_backward(g, query, key, value, out, extra, 0.0, is_causal, attn_mask=mask, scale=scale)
+
+
+@flash_attention.restate
+def _(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool, scale: float | None) -> Any:
+    batch, heads, length, _ = query.shape
+    width = value.shape[-1]
+    if key.shape[1] != heads or value.shape[1] != heads:
+        query, key, value, attn_mask = _grouped(query, key, value, attn_mask)
+    out = composed_attention(query, key, value, attn_mask, None, 0.0, is_causal, scale)
+    return out.reshape(batch, heads, length, width)
+
+
+@flash_attention.example
+def _(make: Any) -> Any:
+    mask = torch.tensor([[True, False, True], [True, True, True]])
+    return make(1, 2, 2, 2), make(1, 2, 3, 2), make(1, 2, 3, 2), mask, False, None
+
+
+@flash_attention.example
+def _(make: Any) -> Any:
+    return make(1, 2, 3, 2), make(1, 1, 3, 2), make(1, 1, 3, 2), None, True, 0.6
+
+
+def _dtype(mask: Any) -> torch.dtype | None:
+    return None if mask is None else mask.dtype
+
+
+multi_head_attention_forward = composite(F.multi_head_attention_forward)(
+    transparent(F.multi_head_attention_forward, _none_or_dtype=_dtype)
+)
