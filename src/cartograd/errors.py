@@ -59,3 +59,11 @@ class UnsupportedError(CartogradError, TypeError):
 
 class OptionError(CartogradError, ValueError):
     """An option has a value that this function does not know."""
+
+
+class InputError(CartogradError, ValueError):
+    """The data cannot be used as they are: wrong shape, wrong kind of numbers, NaN or infinity."""
+
+
+class MissingExtraError(CartogradError, ImportError):
+    """An optional package is needed, and an extra of cartograd that brings it is not installed."""

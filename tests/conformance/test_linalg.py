@@ -40,11 +40,13 @@ NAMES = [
 FALLBACK = ["linalg.eigh", "linalg.svd", "linalg.qr", "linalg.pinv", "linalg.matrix_power", "linalg.solve_triangular"]
 
 
+@pytest.mark.filterwarnings("ignore:Using torch.cross without", "ignore:torch.cholesky is deprecated")
 @pytest.mark.parametrize("entry", entries(NAMES))
 def test_matches_torch(entry):
     check_entry(entry)
 
 
+@pytest.mark.filterwarnings("ignore:torch.qr is deprecated")
 @pytest.mark.parametrize("entry", entries(FALLBACK))
 def test_matches_torch_through_its_own_derivative(entry):
     check_entry(entry, own=False, cap=20)

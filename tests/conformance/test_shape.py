@@ -11,7 +11,7 @@ NAMES = [
     "cat", "stack", "hstack", "vstack", "dstack", "column_stack", "atleast_1d", "atleast_2d", "atleast_3d",
     "split", "split_with_sizes", "tensor_split", "chunk", "unsafe_split", "unsafe_chunk", "unbind",
     "repeat", "tile", "repeat_interleave", "flip", "fliplr", "flipud", "roll", "rot90", "tril", "triu",
-    "diagonal", "linalg.diagonal", "diag", "diag_embed", "diagflat", "trace",
+    "diagonal", "linalg.diagonal", "diag", "diag_embed", "diagflat",
     "narrow", "select", "unfold", "contiguous",
 ]  # fmt: skip
 

@@ -35,7 +35,7 @@ def agree(function, *values, dtype=torch.float64):
 
 def leaf(*shape, dtype=torch.float64, seed=0):
     print("seed", seed)
-    data = torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) - 0.5
+    data = torch.rand(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) - 0.5
     return cartograd.tensor(data.to(dtype), requires_grad=True)
 
 
@@ -130,12 +130,6 @@ def test_norm_zero_counts_and_has_gradient_zero():
     x.norm(0).backward()
     assert x.norm(0).item() == 2
     assert x.grad.tolist() == [0, 0, 0]
-
-
-def test_norm_of_tiny_numbers_does_not_overflow():
-    x = cartograd.tensor(torch.tensor([3e-39, 4e-39]), requires_grad=True)
-    x.norm().backward()
-    torch.testing.assert_close(x.grad.data, torch.tensor([0.6, 0.8]), rtol=1e-3, atol=0)
 
 
 def test_nuclear_norm_takes_torchs_derivative():
@@ -269,6 +263,16 @@ def test_chosen_values_are_not_saved():
     assert [one.dtype for one in leaves if isinstance(one, torch.Tensor)] == [torch.int64]
 
 
+def test_an_unknown_option_takes_torchs_own_way():
+    x = leaf(3, 4)
+    with pytest.raises(TypeError, match="colour"):
+        x.sum(0, colour=1)
+    with pytest.raises(TypeError, match="colour"):
+        x.max(0, colour=1)
+    with pytest.raises(TypeError, match="colour"):
+        x.var(0, colour=1)
+
+
 def test_errors_are_torchs_own():
     x = leaf(3, 4)
     with pytest.raises(IndexError, match="Dimension out of range"):
@@ -279,7 +283,7 @@ def test_errors_are_torchs_own():
         x.topk(5)
 
 
-def test_an_option_we_do_not_know_still_has_a_gradient():
+def test_a_parameter_among_tensors_gets_its_gradient():
     parameter = torch.nn.Parameter(torch.tensor([1.0, 4.0]))
     x = cartograd.tensor([2.0, 3.0], requires_grad=True)
     torch.stack([x, parameter]).max(0).values.sum().backward()

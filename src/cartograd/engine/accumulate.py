@@ -62,14 +62,19 @@ def _moved(leaf: Leaf, gradient: Any) -> bool:
 
 
 def _unbroadcast(gradient: Any, edge: Any, node: Node) -> Any:
-    try:
-        if gradient.shape != edge.shape:
-            gradient = gradient.sum_to_size(edge.shape)
-    except RuntimeError as error:
-        raise VjpError(
-            f"the gradient rule of {node.name} (called at {node.where()}) returned shape {tuple(gradient.shape)}, "
-            f"which is no broadcast of the input's shape {tuple(edge.shape)}"
-        ) from error
+    given, wanted = gradient.shape, edge.shape
+    if given != wanted:
+        added = len(given) - len(wanted)
+        if added == 1 and given[1:] == wanted:
+            gradient = gradient.sum(0)
+        else:
+            try:
+                gradient = gradient.sum_to_size(wanted)
+            except RuntimeError as error:
+                raise VjpError(
+                    f"the gradient rule of {node.name} (called at {node.where()}) returned shape {tuple(given)}, "
+                    f"which is no broadcast of the input's shape {tuple(wanted)}"
+                ) from error
     return gradient if gradient.dtype is edge.dtype else gradient.to(edge.dtype)
 
 

@@ -36,8 +36,11 @@ def apply(op: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if op.takes_list is not None:
         return _apply_to_list(op, values, args, kwargs)
     for slot in op.option_slots:
-        if type(values[slot]) is Tensor:
-            return _without_our_rule(op, args, kwargs, op.params[slot])
+        value = values[slot]
+        if type(value) is Tensor:
+            if op.torch_functions or (value.requires_grad and _grad_enabled()):
+                return _without_our_rule(op, args, kwargs, op.params[slot])
+            values[slot] = value.data
     edges: list[Any] = []
     need = [False] * len(op.inputs)
     for slot in op.tensor_slots:
@@ -99,6 +102,8 @@ def _run(op: Primitive, values: list[Any], edges: list[Any], need: tuple[bool, .
         check_forward(op.name, values, out)
     if not (recorded and edges):
         return wrap(out)
+    if any(out is value for value in values):
+        out = out.detach()  # a tensor of its own, so that an in-place change of one is seen to change the other
     plan = op.plan(need)
     values += (out, extra)
     saved = plan.take(values)
@@ -162,7 +167,9 @@ PICK.single = PICK.each = None  # the pass treats it on its own
 
 def record_many(plan: Plan, edges: tuple[Any, ...], saved: tuple[Any, ...], outs: Any) -> Any:
     """The results of a multi-output op: one node for the op, and one `pick` node for each differentiable output."""
-    first = next(out for out in outs if isinstance(out, torch.Tensor))
+    first = next((out for out in outs if isinstance(out, torch.Tensor)), None)
+    if first is None:
+        return outs
     node = record(plan, edges, saved, first)._edge
     assert node is not None
     node.shape = tuple((out.shape, out.dtype, out.device) if _differentiable(out) else None for out in outs)

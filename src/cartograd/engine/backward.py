@@ -108,9 +108,9 @@ def seed(root: Any, gradient: Any, create_graph: bool) -> tuple[Any, Any]:
                 f"backward() needs gradient= for a root of more than one element; this one has shape "
                 f"{tuple(data.shape)}. Give a gradient of that shape, or reduce it, for example with .sum()."
             )
-        with torch.no_grad():
-            gradient = torch.ones_like(data)
-    require_fit(raw(gradient), data.shape, data.dtype, data.device, "gradient")
+        gradient = torch.ones_like(data, requires_grad=False)
+    else:
+        require_fit(raw(gradient), data.shape, data.dtype, data.device, "gradient")
     if create_graph and type(gradient) is not Tensor:
         gradient = from_raw(gradient.detach(), gradient if gradient.requires_grad else None)
     if create_graph:
@@ -305,10 +305,10 @@ class Pass:
         if foreign:
             self.foreign.append((leaf, raw(total)))
             return
-        alone = sys.getrefcount(total) <= ALONE
-        accumulate(leaf, total, alone, self.create_graph)
-        for hook in post_hooks(leaf):
-            hook(owner(leaf))
+        accumulate(leaf, total, sys.getrefcount(total) <= ALONE, self.create_graph)
+        if has_post_hooks(leaf):
+            for hook in post_hooks(leaf):
+                hook(owner(leaf))
 
 
 def again(node: Node, total: Any, saved: tuple[Any, ...]) -> list[Any]:

@@ -1,6 +1,8 @@
-"""`apply`, `record` and `version_of` in one, for ops of one or two tensors: the price of a small op is Python's.
+"""`apply` and `record` in one straight-line function, written out for each op: the price of a small op is Python's.
 
-A recorded ``a + b`` costs about one microsecond beyond the kernel this way, and two through `apply`.
+`specialise(op)` generates the source from the op's signature (``function.source`` shows it) and compiles it once. A
+recorded op then costs about a microsecond beyond its kernel. Whatever is not plain (anomaly mode, in-place, complex
+numbers, arguments of other kinds) goes to `apply`.
 """
 
 from __future__ import annotations
@@ -9,99 +11,190 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 
 from cartograd.engine import modes
-from cartograd.engine.apply import record
+from cartograd.engine.apply import apply, record_many, wrap
 from cartograd.engine.graph import CPU, REAL, Node, calling_place, internal_code, next_number
 from cartograd.engine.primitive import Primitive
-from cartograd.engine.tensor import Tensor, from_raw
+from cartograd.engine.tensor import Tensor
 
-_new = object.__new__
-_grad_enabled = torch.is_grad_enabled
-_frame = sys._getframe
-_known_code = internal_code.get
+_UNWRAP = """
+    if type({name}) is Tensor:
+        {name}_value = {name}.data
+        {name}_edge = {name}._edge
+        if {name}_edge is not None:
+            pattern |= {bit}
+            if {name}_edge.dtype is not F32 and {name}_edge.dtype not in REAL:
+                return general(op, ({arguments},), {{}})
+    elif isinstance({name}, Plain):
+        {name}_value = {name}
+        {name}_edge = None
+        if {name}.requires_grad:
+            {name}_edge = {name}
+            pattern |= {bit}
+            foreign = True
+            if {name}.dtype is not F32 and {name}.dtype not in REAL:
+                return general(op, ({arguments},), {{}})
+    elif {name} is None or type({name}) is float or type({name}) is int:
+        {name}_value = {name}
+        {name}_edge = None
+    else:
+        return general(op, ({arguments},), {{}})
+"""
+_RUN = """
+    if modes.watchers or not grad_enabled(){special}:
+        return general(op, ({arguments},), {{}})
+    if not pattern:
+        return wrap(forward({call}){result_only})
+    if foreign:  # Parameters go in as they are; torch must not record them as well
+        set_grad(False)
+        try:
+            out{extra} = forward({call})
+        finally:
+            set_grad(True)
+    else:
+        out{extra} = forward({call})
+    if {alias}:
+        out = out.detach()  # a tensor of its own, so that an in-place change of one is seen to change the other
+    plan = plans[pattern] or make_plan(pattern)
+    edges = {edges_taken}
+    saved = plan.take(({values}, out{extra})) if plan.saves else ()
+"""
+_RECORD = """
+    dtype = out.dtype
+    if dtype is not F32 and dtype not in REAL:
+        return general(op, ({arguments},), {{}})
+    node = new(Node)
+    node.plan = plan
+    node.parents = edges
+    node.saved = saved
+    version = 0
+    for value in saved:
+        if isinstance(value, Plain):
+            version += value._version
+        elif type(value) is tuple or type(value) is list:
+            version += version_of(value)
+    node.version = version
+    node.number = next_number()
+    shape = out.shape
+    first = edges[0]
+    node.shape = first.shape if type(first) is Node and first.shape == shape else shape
+    node.dtype = dtype
+    node.device = CPU if out.is_cpu else out.device
+    frame = get_frame(1)
+    code = frame.f_code
+    if known_code(code, True):
+        node.code, node.instruction = calling_place(frame)
+    else:
+        node.code = code
+        node.instruction = frame.f_lasti
+    node.watchers = None
+    made = new(Tensor)
+    made.data = out
+    made._edge = node
+    return made
+"""
+
+
+def source_of(op: Primitive) -> str:
+    """The straight-line function for `op`, as text."""
+    tensors = [op.params[slot] for slot in op.tensor_slots]
+    inputs = [name for name in op.inputs if name in tensors]
+    signature = [name if slot < op.required else f"{name}=defaults[{slot}]" for slot, name in enumerate(op.params)]
+    arguments = ", ".join(op.params)
+    values = ", ".join(f"{name}_value" if name in tensors else name for name in op.params)
+    special = "".join(f" or {name}_edge is not None" for name in tensors if name not in inputs)
+    special += "".join(f" or type({name}) is Tensor" for name in op.params if name not in tensors)
+    special += f" or {op.params[op.inplace_slot]}" if op.inplace_slot is not None else ""
+    every = [f"{name}_edge" for name in inputs]
+    taken = f"({every[0]},)"
+    if len(inputs) == 2:
+        taken = f"({every[0]}, {every[1]}) if pattern == 3 else (({every[0]},) if pattern == 1 else ({every[1]},))"
+    elif len(inputs) > 2:
+        taken = f"tuple([edge for edge in ({', '.join(every)}) if edge is not None])"
+    filled = {
+        "arguments": arguments,
+        "values": values,
+        "call": ", ".join(
+            f"{name}={value}" if slot >= op.positional else value
+            for slot, (name, value) in enumerate(zip(op.params, values.split(", "), strict=True))
+        ),
+        "special": special,
+        "alias": " or ".join(f"out is {name}_value" for name in tensors),
+        "edges_taken": taken,
+        "extra": ", extra" if op.extra else "",
+        "result_only": "[0]" if op.extra else "",
+    }
+    text = f"def {op.name}({', '.join(signature)}):\n    pattern = 0\n    foreign = False\n"
+    for name in tensors:
+        bit = 1 << inputs.index(name) if name in inputs else 0
+        text += _UNWRAP.format(name=name, arguments=arguments, bit=bit).removeprefix("\n")
+    text += _RUN.format(**filled).removeprefix("\n")
+    if op.multiple:
+        return text + "    return record_many(plan, edges, saved, out)\n"
+    return text + _RECORD.format(**filled).removeprefix("\n")
+
+
+def can_specialise(op: Primitive) -> bool:
+    """Whether every argument of `op` is one tensor or one option."""
+    inputs = [name for name in op.inputs if op.places[name] in op.tensor_slots]
+    return not op.variadic and op.takes_list is None and bool(inputs)
+
+
+def specialise(op: Primitive, kernel: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """`op` as one compiled function; `kernel` is run in place of the forward where that is just a call of it."""
+    from cartograd.engine.apply import version_of
+
+    source = source_of(op)
+    count = len(op.inputs)
+    plans: list[Any] = [None] * (1 << count)
+
+    def make_plan(pattern: int) -> Any:
+        plans[pattern] = op.plan(tuple(bool(pattern >> bit & 1) for bit in range(count)))
+        return plans[pattern]
+
+    names = {
+        "CPU": CPU,
+        "F32": torch.float32,
+        "Node": Node,
+        "Plain": torch.Tensor,
+        "REAL": REAL,
+        "Tensor": Tensor,
+        "calling_place": calling_place,
+        "defaults": op.defaults,
+        "forward": kernel or op.forward,
+        "general": apply,
+        "get_frame": sys._getframe,
+        "grad_enabled": torch.is_grad_enabled,
+        "known_code": internal_code.get,
+        "make_plan": make_plan,
+        "modes": modes,
+        "new": object.__new__,
+        "next_number": next_number,
+        "numpy": numpy,
+        "op": op,
+        "plans": plans,
+        "record_many": record_many,
+        "set_grad": torch._C._set_grad_enabled,
+        "version_of": version_of,
+        "wrap": wrap,
+    }
+    # The file name makes the function count as ours when the user's line is looked for.
+    exec(compile(source, f"{__file__}:{op.name}", "exec"), names)
+    function: Any = names[op.name]
+    function.source = source
+    function.__doc__ = op.__doc__
+    return function
 
 
 def unary(op: Primitive) -> Callable[..., Any]:
-    """`op` as a function of one tensor and its defaults; any other call goes the general way."""
-    forward, plan, tail = op.forward, op.plan((True,)), op.defaults[1:]
-    slow, take = op.__call__, plan.take
-
-    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
-        if args or kwargs or type(input) is not Tensor or modes.watchers:
-            return slow(input, *args, **kwargs)
-        x, edge = input.data, input._edge
-        if edge is None or not _grad_enabled():
-            return from_raw(forward(x, *tail))
-        if edge.dtype not in REAL:
-            return slow(input)
-        out = forward(x, *tail)
-        return record(plan, (edge,), take((x, *tail, out)), out, _frame(1))
-
-    call.__name__ = op.name
-    return call
+    """`op` as a fast function of one tensor."""
+    return specialise(op)
 
 
-def binary(op: Primitive, kernel: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """`op`, whose forward is just `kernel`, as a function of two tensors, or a tensor and a number."""
-    both, first, second = op.plan((True, True)), op.plan((True, False)), op.plan((False, True))
-    slow = op.__call__
+def binary(op: Primitive, kernel: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """`op`, whose forward is just `kernel`, as a fast function of two tensors, or a tensor and a number."""
     op.torch_functions = op.torch_functions or [kernel]
-
-    def call(input: Any, other: Any) -> Any:
-        kind = type(other)
-        if type(input) is not Tensor or modes.watchers:
-            return slow(input, other)
-        x, left = input.data, input._edge
-        if kind is Tensor:
-            y, right = other.data, other._edge
-        elif kind is float or kind is int:
-            y, right = other, None
-        else:
-            return slow(input, other)
-        out = kernel(x, y)
-        made = _new(Tensor)
-        made.data = out
-        if (left is None and right is None) or not _grad_enabled():
-            made._edge = None
-            return made
-        dtype = out.dtype
-        if dtype not in REAL:
-            return slow(input, other)
-        node = _new(Node)
-        if right is None:
-            node.plan = plan = first
-            node.parents = (left,)
-        elif left is None:
-            node.plan = plan = second
-            node.parents = (right,)
-        else:
-            node.plan = plan = both
-            node.parents = (left, right)
-        version = 0
-        if plan.saves:
-            node.saved = saved = plan.take((x, y, out))
-            for value in saved:
-                if isinstance(value, torch.Tensor):
-                    version += value._version
-        else:
-            node.saved = ()
-        node.version = version
-        node.number = next_number()
-        shape = out.shape
-        node.shape = left.shape if left is not None and left.shape == shape else shape
-        node.dtype = dtype
-        node.device = CPU if out.is_cpu else out.device
-        frame = _frame(1)
-        code = frame.f_code
-        if _known_code(code, True):
-            node.code, node.instruction = calling_place(frame)
-        else:
-            node.code, node.instruction = code, frame.f_lasti
-        node.watchers = None
-        made._edge = node
-        return made
-
-    call.__name__ = op.name
-    return call
+    return specialise(op, kernel)

@@ -135,17 +135,18 @@ internal_code: dict[CodeType, bool] = {}
 
 def calling_place(frame: FrameType) -> tuple[CodeType, int]:
     """(code, instruction) of the nearest frame outside cartograd and torch, from `frame` upwards."""
-    nearest = frame
+    known, current = internal_code.get, frame
     while True:
-        code = frame.f_code
-        internal = internal_code.get(code)
-        if internal is None:
-            internal = internal_code[code] = code.co_filename.startswith(_INTERNAL)
-        if not internal:
-            return code, frame.f_lasti
-        if frame.f_back is None:
-            return nearest.f_code, nearest.f_lasti
-        frame = frame.f_back
+        code = current.f_code
+        while known(code) and current.f_back is not None:  # a call of a torch module is a dozen frames deep
+            current = current.f_back
+            code = current.f_code
+        if known(code) is None:
+            internal_code[code] = code.co_filename.startswith(_INTERNAL)
+        elif current.f_back is None and known(code):
+            return frame.f_code, frame.f_lasti
+        else:
+            return code, current.f_lasti
 
 
 def describe_place(code: CodeType | None, instruction: int) -> str:

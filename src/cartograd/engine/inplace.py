@@ -16,7 +16,8 @@ from cartograd.engine.graph import Leaf, Node
 from cartograd.engine.tensor import Tensor, from_raw
 from cartograd.errors import InplaceError, UnsupportedError
 
-_OPERATORS = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__imatmul__", "__ifloordiv__"}
+_OPERATORS = {f"__i{name}__" for name in ("add", "sub", "mul", "matmul", "truediv", "floordiv", "div", "mod", "pow")}
+_OPERATORS |= {f"__i{name}__" for name in ("and", "or", "xor", "lshift", "rshift")}
 _METADATA = {"requires_grad_", "detach_", "retain_grad_", "share_memory_", "rename_"}
 
 
@@ -90,14 +91,10 @@ def _copied(target: Tensor, src: Any, non_blocking: bool = False) -> Any:
 def _filled(target: Tensor, value: Any) -> Any:
     if isinstance(value, Tensor):
         return _copied(target, value)
-    return from_raw(torch.full_like(target.data, value))
+    return target.masked_fill(torch.ones_like(target.data, dtype=torch.bool), value)
 
 
-_OVERWRITING: dict[str, Any] = {
-    "copy_": _copied,
-    "fill_": _filled,
-    "zero_": lambda target: from_raw(torch.zeros_like(target.data)),
-}
+_OVERWRITING: dict[str, Any] = {"copy_": _copied, "fill_": _filled, "zero_": lambda target: _filled(target, 0)}
 
 
 def setitem(target: torch.Tensor, index: Any, value: Any) -> torch.Tensor:

@@ -78,7 +78,7 @@ class Plan:
         self.take = _taker([op.places[name] for name in names])
         slots = {name: slot for slot, name in enumerate(names)}
         self.calls = [(rule, _taker([slots[name] for name in rule.saves])) for rule in rules]
-        separate = all(len(rule.inputs) == 1 and not rule.wants_need for rule in rules)
+        separate = not op.multiple and all(len(rule.inputs) == 1 and not rule.wants_need for rule in rules)
         order = {name: i for i, name in enumerate(wanted)}
         ordered = sorted(self.calls, key=lambda call: order[call[0].inputs[0]]) if separate else []
         self.each = [(rule.function, [slots[name] for name in rule.saves]) for rule, _ in ordered] or None
@@ -156,7 +156,7 @@ class Primitive:
         forward: Callable[..., Any],
         *,
         broadcasts: bool = False,
-        extra: bool = False,
+        extra: bool | str = False,
         multiple: bool = False,
         takes_list: str | None = None,
         once: str | None = None,
@@ -174,6 +174,7 @@ class Primitive:
         self.rules: list[Rule] = []
         self.inputs: tuple[str, ...] = ()
         self.plans: dict[Any, Plan] = {}
+        self.fast: Callable[..., Any] | None = None
         self.restated: Callable[..., Any] | None = None
         self.examples: list[Callable[..., Any]] = []
         self._read_signature()
@@ -183,7 +184,7 @@ class Primitive:
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         self.positional = sum(p.kind is not p.KEYWORD_ONLY for p in parameters)
         self.params = tuple(p.name for p in parameters)
-        self.required = sum(p.default is p.empty for p in parameters)
+        self.required = max([i + 1 for i, p in enumerate(parameters) if p.default is p.empty], default=0)
         self.defaults = tuple(p.default for p in parameters)
         annotated = any(p.annotation is not p.empty for p in parameters)
         self.tensor_slots = tuple(
@@ -219,6 +220,7 @@ class Primitive:
             self.inputs = tuple(name for name in self.params if name in given)
             self.input_slots = {self.places[name]: i for i, name in enumerate(self.inputs)}
             self.plans.clear()
+            self.fast = None
             return function
 
         return declare
@@ -227,6 +229,7 @@ class Primitive:
         """Declare the same function composed of differentiable ops, which ``create_graph=True`` differentiates."""
         self.restated = function
         self.plans.clear()
+        self.fast = None
         return function
 
     def example(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -253,6 +256,8 @@ class Primitive:
                 rest = tuple(rest[0])
             args = (*args[:fixed], tuple(rest)) if rest or not kwargs else args[:fixed]
         count = len(args)
+        if not kwargs and self.required <= count <= len(self.params):
+            return [*args, *self.defaults[count:]]
         if count > len(self.params):
             return None
         values = [*args, *self.defaults[count:]]
@@ -261,7 +266,7 @@ class Primitive:
             if slot is None or slot >= len(values) or slot < count:
                 return None
             values[slot] = value
-        return None if inspect.Parameter.empty in values[count:] else values
+        return None if any(value is inspect.Parameter.empty for value in values[count:]) else values
 
     def run(self, values: list[Any]) -> Any:
         """The forward on plain values, in the order of the parameters."""
@@ -274,8 +279,18 @@ class Primitive:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the op, and record it where a gradient may be wanted."""
-        from cartograd.engine.apply import apply
+        fast = self.fast
+        if fast is not None and not kwargs and self.required <= len(args) <= len(self.params):
+            return fast(*args)
+        return self.general(args, kwargs)
 
+    def general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the op on arguments of any kind; makes the fast way for the next call."""
+        from cartograd.engine.apply import apply
+        from cartograd.engine.fastpath import can_specialise, specialise
+
+        if self.fast is None and can_specialise(self):
+            self.fast = specialise(self)
         return apply(self, args, kwargs)
 
     def as_torch(self) -> Callable[..., Any]:
@@ -313,7 +328,7 @@ def bind_to_torch(target: Callable[..., Any], functions: tuple[Any, ...]) -> lis
 def primitive(
     *functions: Any,
     broadcasts: bool = False,
-    extra: bool = False,
+    extra: bool | str = False,
     multiple: bool = False,
     takes_list: str | None = None,
     once: str | None = None,
@@ -326,8 +341,10 @@ def primitive(
         What the op stands for; a name means every torch function and method of that name. May be empty.
     broadcasts : bool, default=False
         The engine sums a gradient over broadcast axes, and casts it to the input's dtype.
-    extra : bool, default=False
-        The forward returns ``(result, extra)``; rules may ask for `extra`, users never see it.
+    extra : bool or "constant", default=False
+        The forward returns ``(result, extra)``; rules may ask for `extra`, users never see it. With
+        ``create_graph=True`` floating-point values in it are refused, unless "constant" says that the rule's own
+        derivative is right with them held fixed (a random mask; statistics that a kernel's derivative accounts for).
     multiple : bool, default=False
         The result is a tuple; `g` is then a tuple of gradients, zeros for outputs nothing was computed from.
     takes_list : str, default=None

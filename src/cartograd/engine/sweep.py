@@ -43,10 +43,12 @@ def sweep(task: Pass) -> None:
             if saved:
                 version = 0
                 for value in saved:
-                    if type(value) is Plain:
+                    if isinstance(value, Plain):
                         version += value._version
+                    elif type(value) is tuple or type(value) is list:
+                        version += version_of(value)
                 if version != node.version:
-                    check_version(node, saved)  # looks closer: a Parameter, or a list, may have been saved
+                    check_version(node, saved)
             position = 0
             for rule, used in rules:
                 edge = parents[position]
@@ -63,17 +65,18 @@ def sweep(task: Pass) -> None:
                     raise
                 if gradient is None:
                     continue
+                kind = type(edge)
                 if gradient is total:
                     if edge.shape is not node.shape or edge.dtype is not node.dtype:
                         gradient = fit(gradient, edge, node)
                 elif (
-                    edge.device is not CPU
+                    type(gradient) is not Plain
                     or gradient.shape != edge.shape
                     or gradient.dtype is not edge.dtype
+                    or not (edge.device is CPU if kind is Node or kind is Leaf else edge.is_cpu)
                     or not gradient.is_cpu
                 ):
                     gradient = fit(gradient, edge, node)
-                kind = type(edge)
                 if kind is Node:
                     before = totals.get(edge)
                     if before is None:

@@ -78,7 +78,7 @@ class Tensor:
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         rule = RULES.get(func)
-        if rule is None or (kwargs and "out" in kwargs):
+        if rule is None or (kwargs and kwargs.get("out") is not None):
             from cartograd.engine.fallback import run_torch
 
             return run_torch(func, args, kwargs or {})

@@ -62,5 +62,5 @@ def transparent(function: Callable[..., Any], **replaced: Any) -> Callable[..., 
 def lifted(value: Any) -> Any:
     """A Parameter as a `Tensor` at the same place in the graph: a view of it is then recorded by us, not by torch."""
     if isinstance(value, torch.Tensor) and value.requires_grad and torch.is_grad_enabled():
-        return from_raw(value.detach(), value)  # type: ignore[arg-type]
+        return from_raw(value.detach(), value)
     return value

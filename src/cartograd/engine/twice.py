@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from cartograd.engine.apply import pick_output
 from cartograd.engine.graph import Node
 from cartograd.engine.primitive import ListPlan, Primitive
@@ -66,10 +68,22 @@ def _connect(node: Node, name: str, value: Any, edges: dict[str, Any]) -> Any:
                 for i, (one, meta) in enumerate(zip(value, node.shape, strict=True))
             )
         return from_raw(value, node)
+    if name == "extra" and node.plan.op.extra != "constant" and _has_floats(value):
+        raise NotTwiceDifferentiableError(
+            f"the gradient rule of {node.name} (called at {node.where()}) uses values its forward computed on the way, "
+            'and their own derivative is unknown: declare a restatement with @op.restate, or, if the rule is right with '
+            'them as constants, the op with extra="constant"'
+        )
     if name == node.plan.op.takes_list:
         edge = iter(node.parents)
         return [placed(one, next(edge)) if needed else one for one, needed in zip(value, node.plan.need, strict=True)]
     return value
+
+
+def _has_floats(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_has_floats, value))
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 def _through_restatement(op: Primitive, node: Node, g: Any, saved: tuple[Any, ...]) -> list[Any]:

@@ -1,16 +1,25 @@
 """The ops, one file a family; every forward stands beside its gradient."""
 
+from cartograd.ops import activation as activation
+from cartograd.ops import activation_smooth as activation_smooth
 from cartograd.ops import addmm as addmm
 from cartograd.ops import attention as attention
 from cartograd.ops import bounds as bounds
 from cartograd.ops import classes as classes
+from cartograd.ops import compare as compare
+from cartograd.ops import composed as composed
 from cartograd.ops import conv as conv
+from cartograd.ops import convert as convert
 from cartograd.ops import cumulative as cumulative
 from cartograd.ops import deformable as deformable
+from cartograd.ops import dropout as dropout
 from cartograd.ops import einsum as einsum
 from cartograd.ops import elementary as elementary
 from cartograd.ops import elementwise as elementwise
+from cartograd.ops import embedding as embedding
+from cartograd.ops import geometry as geometry
 from cartograd.ops import gridsample as gridsample
+from cartograd.ops import indexing as indexing
 from cartograd.ops import joining as joining
 from cartograd.ops import layernorm as layernorm
 from cartograd.ops import likelihood as likelihood
@@ -28,9 +37,17 @@ from cartograd.ops import recurrent as recurrent
 from cartograd.ops import reduce as reduce
 from cartograd.ops import sampling as sampling
 from cartograd.ops import scan as scan
+from cartograd.ops import scatter as scatter
 from cartograd.ops import selection as selection
 from cartograd.ops import shape as shape
+from cartograd.ops import softmax as softmax
 from cartograd.ops import spatial as spatial
 from cartograd.ops import special as special
+from cartograd.ops import ternary as ternary
 from cartograd.ops import unpool as unpool
 from cartograd.ops import vector_norm as vector_norm
+from cartograd.ops.deformable import deform_conv2d as deform_conv2d
+from cartograd.ops.norm import batch_norm as batch_norm
+from cartograd.ops.norm import group_norm as group_norm
+from cartograd.ops.norm import instance_norm as instance_norm
+from cartograd.ops.spatial import *  # noqa: F403

@@ -1,10 +1,11 @@
-"""Activation functions, element by element. Those with kinks have there the slopes that PyTorch gives them.
+"""Activation functions with kinks, element by element; their slopes at the kinks are PyTorch's.
 
 All that change in place if asked to name the option `inplace`; the engine does what it says.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,11 +20,11 @@ _nn: Any = torch._C._nn
 _threshold_backward = aten.threshold_backward.default
 _hardtanh_backward = aten.hardtanh_backward.default
 _leaky_relu_backward = aten.leaky_relu_backward.default
-_sigmoid_backward = aten.sigmoid_backward.default
-_tanh_backward = aten.tanh_backward.default
-_silu_backward = aten.silu_backward.default
-_mish_backward = aten.mish_backward.default
-_gelu_backward = aten.gelu_backward.default
+_prelu_backward = aten._prelu_kernel_backward.default
+_softshrink_backward = aten.softshrink_backward.default
+_hardshrink_backward = aten.hardshrink_backward.default
+_hardsigmoid_backward = aten.hardsigmoid_backward.default
+_hardswish_backward = aten.hardswish_backward.default
 
 
 @primitive("relu")
@@ -47,7 +48,7 @@ fast_relu = composite(torch.relu, torch.Tensor.relu)(unary(relu))
 
 @composite(F.relu)
 def functional_relu(input: Any, inplace: bool = False) -> Any:
-    """torch.nn.ReLU always names `inplace`; mostly it is not"""
+    """torch.nn.ReLU always names `inplace`; mostly as False"""
     return relu(input, True) if inplace else fast_relu(input)
 
 
@@ -105,7 +106,7 @@ def _(make: Any) -> Any:
     return torch.cat([make(3, low=-1.0, high=-0.1), make(3, low=0.1)]), 0.2
 
 
-@primitive(F.rrelu, torch.rrelu, extra=True)
+@primitive(F.rrelu, torch.rrelu, extra="constant")
 def rrelu(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
 ) -> Any:
@@ -140,7 +141,7 @@ def prelu_kernel(input: Tensor, weight: Tensor) -> Tensor:
 
 @prelu_kernel.vjp("input", "weight")
 def _(g: Tensor, input: Tensor, weight: Tensor, need: tuple[bool, ...]) -> Any:
-    return aten._prelu_kernel_backward.default(g, input, weight.expand_as(input))
+    return _prelu_backward(g, input, weight.expand_as(input))
 
 
 @prelu_kernel.example
@@ -165,110 +166,78 @@ def prelu(input: Any, weight: Any) -> Any:
     return prelu_kernel(input, weight.reshape(shape))
 
 
-@primitive("sigmoid", "expit")
-def sigmoid(input: Tensor) -> Tensor:
-    """1 / (1 + e^-input).   d/dinput = g * out * (1 - out)"""
-    return torch.sigmoid(input)
+@primitive("softshrink")
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """input, brought nearer to 0 by lambd, or to 0.   d/dinput = g where |input| > lambd, else 0"""
+    return _nn.softshrink(input, lambd)
 
 
-@sigmoid.vjp("input")
-def _(g: Tensor, out: Tensor) -> Tensor:
-    return _sigmoid_backward(g, out)
+@softshrink.vjp("input")
+def _(g: Tensor, input: Tensor, lambd: float) -> Tensor:
+    return _softshrink_backward(g, input, lambd)
 
 
-@sigmoid.example
+@softshrink.example
 def _(make: Any) -> Any:
-    return (make(2, 3),)
+    return torch.tensor([-0.8, 0.1, 0.9, -0.2, 0.6], dtype=torch.float64), 0.4
 
 
-fast_sigmoid = composite("sigmoid", "expit")(unary(sigmoid))
+@primitive("hardshrink")
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """input where |input| > lambd, else 0.   d/dinput = g where |input| > lambd, else 0"""
+    return torch.hardshrink(input, lambd)
 
 
-@primitive("tanh")
-def tanh(input: Tensor) -> Tensor:
-    """The hyperbolic tangent.   d/dinput = g * (1 - out^2)"""
-    return torch.tanh(input)
+@hardshrink.vjp("input")
+def _(g: Tensor, input: Tensor, lambd: float) -> Tensor:
+    return _hardshrink_backward(g, input, lambd)
 
 
-@tanh.vjp("input")
-def _(g: Tensor, out: Tensor) -> Tensor:
-    return _tanh_backward(g, out)
-
-
-@tanh.example
+@hardshrink.example
 def _(make: Any) -> Any:
-    return (make(2, 3),)
+    return torch.tensor([-0.8, 0.1, 0.9, -0.2, 0.6], dtype=torch.float64), 0.4
 
 
-fast_tanh = composite("tanh")(unary(tanh))
+@primitive("hardsigmoid")
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """input / 6 + 1/2, brought between 0 and 1.   d/dinput = g / 6 where -3 < input < 3, else 0"""
+    return _nn.hardsigmoid(input)
 
 
-@primitive("silu")
-def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * s, with s = sigmoid(input).   d/dinput = g * s * (1 + input * (1 - s))"""
-    return _nn.silu(input)
-
-
-@silu.vjp("input")
+@hardsigmoid.vjp("input")
 def _(g: Tensor, input: Tensor) -> Tensor:
     if not torch.is_grad_enabled():
-        return _silu_backward(g, input)
-    s = torch.sigmoid(input)  # the kernel cannot be differentiated again
-    return g * (s * (1 + input * (1 - s)))
+        return _hardsigmoid_backward(g, input)
+    return torch.where((input > -3) & (input < 3), g / 6, 0)  # the kernel cannot be differentiated again
 
 
-@silu.example
+@hardsigmoid.example
 def _(make: Any) -> Any:
-    return (make(2, 3),)
+    return (make(6, low=-5.0, high=5.0),)
 
 
-fast_silu = composite(_nn.silu)(unary(silu))
+@primitive("hardswish")
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * hardsigmoid(input).   d/dinput = 0 below -3, g * (input / 3 + 1/2) up to 3, g above"""
+    return _nn.hardswish(input)
 
 
-@composite(F.silu)
-def functional_silu(input: Any, inplace: bool = False) -> Any:
-    """torch.nn.SiLU always names `inplace`; mostly it is not"""
-    return silu(input, True) if inplace else fast_silu(input)
-
-
-@primitive("mish")
-def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * t, with t = tanh(softplus(input)).   d/dinput = g * (t + input * sigmoid(input) * (1 - t^2))"""
-    return _nn.mish(input)
-
-
-@mish.vjp("input")
+@hardswish.vjp("input")
 def _(g: Tensor, input: Tensor) -> Tensor:
-    if not torch.is_grad_enabled():
-        return _mish_backward(g, input)
-    t = torch.tanh(F.softplus(input))  # the kernel cannot be differentiated again
-    return g * (t + input * torch.sigmoid(input) * (1 - t * t))
+    return _hardswish_backward(g, input)
 
 
-@mish.example
+@hardswish.example
 def _(make: Any) -> Any:
-    return (make(2, 3),)
+    return (make(6, low=-5.0, high=5.0),)
 
 
-@primitive("gelu")
-def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
-    """input * Phi(input), Phi the normal distribution's, or with approximate="tanh" a formula near it.
-
-    d/dinput = g * (Phi(input) + input * phi(input)), or that formula's derivative
-    """
-    return _nn.gelu(input, approximate=approximate)
-
-
-@gelu.vjp("input")
-def _(g: Tensor, input: Tensor, approximate: str) -> Tensor:
-    return _gelu_backward(g, input, approximate=approximate)
-
-
-@gelu.example
-def _(make: Any) -> Any:
-    return (make(2, 3),)
-
-
-@gelu.example
-def _(make: Any) -> Any:
-    return make(2, 3), "tanh"
+IN_PLACE: dict[Any, Any] = {
+    _nn.hardtanh_: hardtanh,
+    _nn.relu6_: relu6,
+    torch.threshold_: threshold,
+    _nn.leaky_relu_: leaky_relu,
+    torch.rrelu_: rrelu,
+}
+for function, op in IN_PLACE.items():
+    composite(function)(partial(op, inplace=True))

@@ -17,7 +17,10 @@ def scaled(g: Tensor, factor: float) -> Tensor:
 
 @primitive("addmm", broadcasts=True)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * mat1 @ mat2.   d/dinput = beta g,  d/dmat1 = alpha g @ mat2^T,  d/dmat2 = alpha mat1^T @ g"""
+    """beta * input + alpha * mat1 @ mat2.
+
+    d/dinput = beta g,  d/dmat1 = alpha g @ mat2^T,  d/dmat2 = alpha mat1^T @ g
+    """
     return torch.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
 
 
@@ -69,7 +72,10 @@ def _(make: Any) -> Any:
 
 @primitive("addr", broadcasts=True)
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * vec1 vec2^T.   d/dinput = beta g,  d/dvec1 = alpha g @ vec2,  d/dvec2 = alpha g^T @ vec1"""
+    """beta * input + alpha * vec1 vec2^T.
+
+    d/dinput = beta g,  d/dvec1 = alpha g @ vec2,  d/dvec2 = alpha g^T @ vec1
+    """
     return torch.addr(input, vec1, vec2, beta=beta, alpha=alpha)
 
 

@@ -6,12 +6,10 @@ import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from cartograd.engine.accumulate import raw
 from cartograd.engine.primitive import composite, primitive
-from cartograd.engine.transparent import transparent
 
 _flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
@@ -36,12 +34,12 @@ def scaled_dot_product_attention(
         raise RuntimeError(f"attn_mask must be bool or floating-point, got {attn_mask.dtype}")
     if _has_kernel(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
         return flash_attention(query, key, value, attn_mask, is_causal, scale)
-    heads = query.shape[-3] if enable_gqa else None
-    if heads is not None and (key.shape[-3] != heads or value.shape[-3] != heads):
+    in_groups = enable_gqa and not (query.shape[-3] == key.shape[-3] == value.shape[-3])
+    if in_groups:
         query, key, value, attn_mask = _grouped(query, key, value, attn_mask)
     keep = _kept(query, key, attn_mask, dropout_p) if dropout_p > 0 else None
     out = attention(query, key, value, attn_mask, keep, dropout_p, is_causal, scale)
-    return out if heads is None or out.shape[-3] == heads else out.flatten(-4, -3)
+    return out.flatten(-4, -3) if in_groups else out
 
 
 def _has_kernel(
@@ -104,7 +102,7 @@ def _wide(*tensors: Any) -> Any:
     return (one.float() if one.dtype in _LOW else one for one in tensors)
 
 
-@primitive(broadcasts=True, extra=True)
+@primitive(broadcasts=True, extra="constant")
 def attention(
     query: Tensor,
     key: Tensor,
@@ -191,7 +189,7 @@ def _(make: Any) -> Any:
     return make(2, 3), make(3, 3), make(3, 2), mask, keep, 0.5, True, 0.3
 
 
-@primitive(extra=True)
+@primitive(extra="constant")
 def flash_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float | None
 ) -> Any:
@@ -241,12 +239,3 @@ def _(make: Any) -> Any:
 @flash_attention.example
 def _(make: Any) -> Any:
     return make(1, 2, 3, 2), make(1, 1, 3, 2), make(1, 1, 3, 2), None, True, 0.6
-
-
-def _dtype(mask: Any) -> torch.dtype | None:
-    return None if mask is None else mask.dtype
-
-
-multi_head_attention_forward = composite(F.multi_head_attention_forward)(
-    transparent(F.multi_head_attention_forward, _none_or_dtype=_dtype)
-)

@@ -10,17 +10,20 @@ from torch import Tensor
 
 from cartograd.engine.accumulate import raw
 from cartograd.engine.primitive import composite, primitive
+from cartograd.engine.transparent import lifted
 from cartograd.errors import OptionError
-from cartograd.ops.loss import MEAN, NONE, SUM, reduced, reduction_code
+from cartograd.ops.loss import MEAN, NONE, SUM, UNSAID, reduced, reduction_code
 
 _nn: Any = torch._C._nn
-_log_softmax_backward = torch.ops.aten._log_softmax_backward_data.default
 _nll_forward = torch.ops.aten.nll_loss_forward.default
 _nll_backward = torch.ops.aten.nll_loss_backward.default
 _nll2d_forward = torch.ops.aten.nll_loss2d_forward.default
 _nll2d_backward = torch.ops.aten.nll_loss2d_backward.default
 _ctc_forward = torch.ops.aten._ctc_loss
 _ctc_backward = torch.ops.aten._ctc_loss_backward
+
+_SMALL = 2**16
+"""Logits up to here are worth one node instead of two, at the price of keeping them for a second derivative."""
 
 
 def _class_dim(input: Any) -> int:
@@ -61,9 +64,9 @@ def _nll_gradient(
     return gradient.reshape(log_probs.shape)
 
 
-@primitive(_nn.nll_loss_nd, _nn.nll_loss, _nn.nll_loss2d, extra=True)
+@primitive(_nn.nll_loss_nd, _nn.nll_loss, _nn.nll_loss2d, extra="constant")
 def nll_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN, ignore_index: int = -100
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = UNSAID, ignore_index: int = -100
 ) -> Any:
     """-weight[target] input[target].   d/dinput[target] = -g weight[target];  over the sum of weights for the mean"""
     return _nll_of_any_shape(input, target, weight, reduction, ignore_index)
@@ -100,25 +103,33 @@ def functional_nll_loss(
     return nll_loss(input, target, weight, reduction_code(reduction, size_average, reduce), ignore_index)
 
 
-@primitive(extra=True)
+@primitive(extra="constant")
 def cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN, ignore_index: int = -100
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = UNSAID, ignore_index: int = -100
 ) -> Any:
-    """-weight[target] log_softmax(input)[target].   d/dinput = g weight[target] (softmax(input) - onehot(target))
-
-    Only the logits are saved, which the op before made anyway; the softmax is computed again when it is needed.
-    """
-    return _nll_of_any_shape(F.log_softmax(input, _class_dim(input)), target, weight, reduction, ignore_index)
+    """-weight[target] log_softmax(input)[target].   d/dinput = g weight[target] (softmax(input) - onehot(target))"""
+    log_probs = torch.log_softmax(input, _class_dim(input))
+    out, total = _nll_of_any_shape(log_probs, target, weight, reduction, ignore_index)
+    return out, (log_probs, total)
 
 
 @cross_entropy.vjp("input")
 def _(
-    g: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int, extra: Tensor
+    g: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    extra: tuple[Tensor, Tensor],
 ) -> Tensor:
-    dim = _class_dim(input)
-    log_probs = F.log_softmax(input, dim)
-    gradient = _nll_gradient(g, log_probs, target, weight, reduction, ignore_index, extra)
-    return _log_softmax_backward(gradient, log_probs, dim, input.dtype)
+    log_probs, total = extra
+    gradient = _nll_gradient(g, log_probs, target, weight, reduction, ignore_index, total)
+    return torch._log_softmax_backward_data(gradient, log_probs, _class_dim(log_probs), log_probs.dtype)
+
+
+@cross_entropy.restate
+def _two_steps(input: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
+    return nll_loss(torch.log_softmax(lifted(input), _class_dim(input)), target, weight, reduction, ignore_index)
 
 
 @cross_entropy.example
@@ -141,18 +152,20 @@ def cross_entropy_loss(
     input: Any,
     target: Any,
     weight: Any = None,
-    reduction: int = MEAN,
+    reduction: int = UNSAID,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:
     """The target is class indices, or class probabilities if it has the input's shape"""
+    logits, labels = raw(input), raw(target)
     if not 0.0 <= label_smoothing <= 1.0:
         raise OptionError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
-    if target.shape == input.shape:
+    if labels.shape == logits.shape:
         return _cross_entropy_of_probabilities(input, target, weight, reduction, ignore_index, label_smoothing)
     if label_smoothing > 0:
-        return _smoothed_cross_entropy(input, raw(target), weight, reduction, ignore_index, label_smoothing)
-    return cross_entropy(input, target, weight, reduction, ignore_index)
+        return _smoothed_cross_entropy(input, labels, weight, reduction, ignore_index, label_smoothing)
+    steps = cross_entropy if logits.numel() <= _SMALL else _two_steps
+    return steps(input, labels, weight, reduction, ignore_index)
 
 
 @composite(F.cross_entropy)
@@ -191,8 +204,8 @@ def _cross_entropy_of_probabilities(
     dim = _class_dim(input)
     classes = input.shape[dim]
     if label_smoothing > 0:
-        target = target * (1 - label_smoothing) + label_smoothing / classes
-    terms = torch.log_softmax(input, dim) * target
+        target = lifted(target) * (1 - label_smoothing) + label_smoothing / classes
+    terms = torch.log_softmax(lifted(input), dim) * lifted(target)
     if weight is not None:
         terms = terms * _along_classes(weight, input)
     if reduction == NONE:
@@ -205,7 +218,7 @@ def _smoothed_cross_entropy(
 ) -> Any:
     """(1 - s) times the cross-entropy, plus s / classes times the sum of it over every class as the target"""
     dim = _class_dim(input)
-    log_probs = torch.log_softmax(input, dim)
+    log_probs = torch.log_softmax(lifted(input), dim)
     hard = nll_loss(log_probs, target, weight, reduction, ignore_index)
     every = log_probs if weight is None else log_probs * _along_classes(weight, input)
     ignored = target == ignore_index
@@ -218,7 +231,7 @@ def _smoothed_cross_entropy(
     return (1 - label_smoothing) * hard + label_smoothing / input.shape[dim] * smooth
 
 
-@primitive(extra=True, once="torch has no kernel for the second derivative of ctc_loss")
+@primitive(extra="constant", once="torch has no kernel for the second derivative of ctc_loss")
 def ctc_of_sequences(
     log_probs: Tensor,
     targets: Tensor,
@@ -269,7 +282,7 @@ def ctc_loss(
     input_lengths: Any,
     target_lengths: Any,
     blank: int = 0,
-    reduction: Any = "mean",
+    reduction: Any = UNSAID,
     zero_infinity: bool = False,
 ) -> Any:
     """The losses of the sequences; the mean is that of the loss per label"""

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cartograd.engine import tensor as ours
 from cartograd.engine.primitive import composite, primitive
+from cartograd.engine.tensor import Tensor as OurTensor
 
 
 @primitive("clone")
@@ -27,7 +27,7 @@ def _(make: Any) -> Any:
     return (make(2, 3),)
 
 
-@primitive(torch.Tensor.to, extra=True)
+@primitive(torch.Tensor.to, extra="constant")
 def convert(
     input: Tensor,
     device: Any = None,
@@ -60,7 +60,7 @@ def to(input: Any, *args: Any, **kwargs: Any) -> Any:
     first = args[0] if args else None
     if isinstance(first, torch.dtype):
         args = (None, *args)
-    elif isinstance(first, (Tensor, ours.Tensor)):
+    elif isinstance(first, (Tensor, OurTensor)):
         args = (first.device, first.dtype, *args[1:])
     return converted(input, *args, **kwargs)
 

@@ -14,7 +14,7 @@ from cartograd.ops.reduce import cast
 _cumprod_backward = torch.ops.aten.cumprod_backward.default
 
 
-@primitive("cumsum", extra=True)
+@primitive("cumsum", extra="constant")
 def cumsum(input: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
     """Sums of the elements up to each.   d/dinput = the sums of g from each to the end"""
     return torch.cumsum(input, dim, dtype=dtype), input.dtype
@@ -98,7 +98,7 @@ def gathered(g: Tensor, indices: Tensor, dim: int) -> Tensor:
     return torch.zeros_like(g).scatter_add(dim, indices, g)
 
 
-@primitive("cummax", multiple=True, extra=True)
+@primitive("cummax", multiple=True, extra="constant")
 def cummax(input: Tensor, dim: int) -> Any:
     """The largest element up to each, and where it stands.   d/dinput = g at the elements that were largest"""
     result = torch.cummax(input, dim)
@@ -115,7 +115,7 @@ def _(make: Any) -> Any:
     return make(2, 4), 1
 
 
-@primitive("cummin", multiple=True, extra=True)
+@primitive("cummin", multiple=True, extra="constant")
 def cummin(input: Tensor, dim: int) -> Any:
     """The smallest element up to each, and where it stands.   d/dinput = g at the elements that were smallest"""
     result = torch.cummin(input, dim)

@@ -2,9 +2,9 @@
 
 Dai et al. 2017 (without `mask`) and Zhu et al. 2019 (with it), with torchvision's meaning and shapes.
 
-The picture is laid out as rows of channels, so a corner of the bilinear sample of every tap of every output is one
-`index_select`; the columns that result are multiplied by the weights. A last row of zeros stands for all that is
-outside. The backward pass makes the columns again rather than keep them.
+The picture is laid out as rows of channels, so every tap of every output is a weighted sum of four rows, its corners:
+torch's embedding bags, which do that in one pass. The columns that result are multiplied by the weights. A last row of
+zeros stands for all that is outside. The backward pass makes the columns again rather than keep them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from torch import Tensor
 
 from cartograd.engine.primitive import primitive
 from cartograd.errors import OptionError
+
+_bag_products = torch.ops.aten._embedding_bag_per_sample_weights_backward.default
+_SUM = 0  # the number of that mode of embedding bags
 
 COLUMN_ELEMENTS = 1 << 24
 """As many elements of columns are made at a time, or those of one picture if they are more."""
@@ -126,28 +129,35 @@ def _places(offset: Any, geometry: Geometry) -> tuple[Any, Any]:
     return split[0] + y, split[1] + x
 
 
-def _corners(y: Any, x: Any, geometry: Geometry) -> Iterator[tuple[Any, Any, Any, Any]]:
-    """For each of the four corners: which rows to read, the weight, and its derivatives by y and by x."""
+def _corners(y: Any, x: Any, geometry: Geometry) -> tuple[Any, Any, Any, Any]:
+    """The rows of the four corners, their weights, and the derivatives of these by y and by x, all (..., 4)."""
     height, width, groups = geometry.height, geometry.width, geometry.offset_groups
     top, left = y.detach().floor(), x.detach().floor()
-    low_y, low_x = y - top, x - left
-    plane = torch.arange(y.shape[0] * groups, device=y.device).view(-1, 1, 1, 1, groups)
-    for down in (0, 1):
-        share_y, slope_y = (low_y, 1) if down else (1 - low_y, -1)
-        for across in (0, 1):
-            share_x, slope_x = (low_x, 1) if across else (1 - low_x, -1)
-            row, column = top + down, left + across
-            inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-            # Only numbers inside are turned into integers: those far outside, and NaN, would not fit.
-            place = torch.where(inside, row, 0).long() * width + torch.where(inside, column, 0).long()
-            index = torch.where(inside, plane * (height * width) + place, y.shape[0] * groups * height * width)
-            yield index.reshape(-1), share_y * share_x, slope_y * share_x, share_y * slope_x
+    share_y = torch.stack((1 - (y - top), y - top), -1).unsqueeze(-1)
+    share_x = torch.stack((1 - (x - left), x - left), -1).unsqueeze(-2)
+    step = torch.tensor([0, 1], device=y.device)
+    row, column = (top.unsqueeze(-1) + step).unsqueeze(-1), (left.unsqueeze(-1) + step).unsqueeze(-2)
+    inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+    # Only numbers inside are turned into integers: those far outside, and NaN, would not fit.
+    place = torch.where(inside, row, 0).long() * width + torch.where(inside, column, 0).long()
+    plane = torch.arange(y.shape[0] * groups, device=y.device).view(-1, 1, 1, 1, groups, 1, 1)
+    index = torch.where(inside, plane * (height * width) + place, y.shape[0] * groups * height * width)
+    slope = 2 * step - 1
+    by_y, by_x = slope.unsqueeze(-1) * share_x, share_y * slope
+    return index.flatten(-2), (share_y * share_x).flatten(-2), by_y.flatten(-2), by_x.flatten(-2)
+
+
+def _columns(rows: Tensor, index: Tensor, share: Tensor) -> Tensor:
+    """The weighted sum of the corners: (N, OH, OW, taps, G, C / G)."""
+    weights = share.to(rows.dtype).reshape(-1, 4)
+    bags = F.embedding_bag(index.reshape(-1, 4), rows, per_sample_weights=weights, mode="sum")
+    return bags.view(*index.shape[:-1], rows.shape[1])
 
 
 def _by_groups(columns: Any, geometry: Geometry) -> Any:
     """Columns (N, OH, OW, taps, G, C / G) as the left factors (groups, N * OH * OW, taps * C / groups)."""
     split = columns.reshape(-1, geometry.taps, geometry.groups, geometry.channels // geometry.groups)
-    return split.permute(2, 0, 1, 3).reshape(geometry.groups, split.shape[0], -1)
+    return split.permute(2, 0, 1, 3).reshape(geometry.groups, split.shape[0], split.shape[1] * split.shape[3])
 
 
 def _matrices(weight: Any, groups: int) -> Any:
@@ -156,16 +166,17 @@ def _matrices(weight: Any, groups: int) -> Any:
     return split.permute(0, 3, 2, 1).reshape(groups, -1, split.shape[1])
 
 
-def _convolve(input: Any, offset: Any, weight: Any, mask: Any, geometry: Geometry) -> Any:
-    """The result without the bias, by functions that are differentiable themselves."""
-    rows = _rows(input, geometry)
-    y, x = _places(offset, geometry)
-    columns: Any = 0
-    for index, share, _, _ in _corners(y, x, geometry):
-        share = share if mask is None else share * _like_places(mask, geometry)
-        columns = columns + rows.index_select(0, index).reshape(*y.shape, -1) * share.unsqueeze(-1).to(rows.dtype)
+def _product(columns: Any, weight: Any, geometry: Geometry) -> Any:
+    """The columns times the weights, as a picture."""
     out = torch.bmm(_by_groups(columns, geometry), _matrices(weight, geometry.groups))
-    return out.permute(1, 0, 2).reshape(input.shape[0], *geometry.out, -1).permute(0, 3, 1, 2)
+    return out.permute(1, 0, 2).reshape(columns.shape[0], *geometry.out, weight.shape[0]).permute(0, 3, 1, 2)
+
+
+def _convolve(input: Tensor, offset: Tensor, weight: Tensor, mask: Tensor | None, geometry: Geometry) -> Tensor:
+    """The result for some pictures, without the bias."""
+    index, share, _, _ = _corners(*_places(offset, geometry), geometry)
+    share = share if mask is None else share * _like_places(mask, geometry).unsqueeze(-1)
+    return _product(_columns(_rows(input, geometry), index, share), weight, geometry)
 
 
 def _like_places(mask: Any, geometry: Geometry) -> Any:
@@ -192,6 +203,8 @@ def deform_conv2d(
     d/dinput: e * mask, spread over the four corners by their shares,  d/dbias = sum of g.
     """
     geometry = _geometry(input, offset, weight, stride, padding, dilation, mask)
+    if bias is not None:
+        _require_shape("bias", bias, (weight.shape[0],))
     out = torch.cat(
         [
             _convolve(input[part], offset[part], weight, None if mask is None else mask[part], geometry)
@@ -237,65 +250,63 @@ def _chunk_gradients(
 ) -> tuple[Any, Any, Any, Any]:
     """The gradients by input, offset, weight and mask of some pictures; `None` for what is not needed."""
     rows = _rows(input, geometry)
-    y, x = _places(offset, geometry)
+    index, share, slope_y, slope_x = _corners(*_places(offset, geometry), geometry)
+    scale = None if mask is None else _like_places(mask, geometry).unsqueeze(-1)
+    scaled = share if scale is None else share * scale
     out = g.permute(0, 2, 3, 1).reshape(-1, geometry.groups, weight.shape[0] // geometry.groups).transpose(0, 1)
-    errors = _of_columns(out, weight, geometry).view(*y.shape, -1)
-    scale = None if mask is None else _like_places(mask, geometry)
-    scaled = errors if scale is None else errors * scale.unsqueeze(-1)
-    by_rows = torch.zeros_like(rows) if need[0] else None
-    columns = torch.zeros_like(errors) if need[2] else None
-    by_y, by_x, by_scale = torch.zeros_like(y), torch.zeros_like(x), torch.zeros_like(y)
-    for index, share, slope_y, slope_x in _corners(y, x, geometry):
-        weighing = share.unsqueeze(-1).to(rows.dtype)
-        if by_rows is not None:
-            by_rows.index_add_(0, index, (scaled * weighing).reshape(-1, rows.shape[1]))
-        if not any(need[1:]):
-            continue
-        read = rows.index_select(0, index).view_as(errors)
-        if columns is not None:
-            columns.addcmul_(read, weighing)
-        if need[1] or need[3]:
-            met = torch.linalg.vecdot(errors, read).to(y.dtype)
-            by_scale.addcmul_(met, share)
-            by_y.addcmul_(met, slope_y)
-            by_x.addcmul_(met, slope_x)
+    by_offset = by_mask = None
+    errors = _of_columns(out, weight, geometry).reshape(-1, rows.shape[1]) if need[0] or need[1] or need[3] else None
+    if errors is not None and (need[1] or need[3]):
+        met = _met(errors, rows, index).to(share.dtype)
+        by_mask = (met * share).sum(-1).permute(0, 4, 3, 1, 2) if need[3] else None
+        met = met if scale is None else met * scale
+        by_offset = torch.stack(((met * slope_y).sum(-1), (met * slope_x).sum(-1))).permute(1, 5, 4, 0, 2, 3)
     return (
-        None if by_rows is None else _picture(by_rows, geometry),
-        _by_offset(by_y, by_x, scale).to(offset.dtype).reshape(offset.shape) if need[1] else None,
-        None if columns is None else _by_weight(columns, scale, out, geometry, weight),
-        by_scale.permute(0, 4, 3, 1, 2).to(mask.dtype).reshape(mask.shape) if need[3] else None,
+        _spread(errors, index, scaled, rows, geometry) if errors is not None and need[0] else None,
+        by_offset.to(offset.dtype).reshape(offset.shape) if by_offset is not None and need[1] else None,
+        _by_weight(_columns(rows, index, scaled), out, geometry, weight) if need[2] else None,
+        by_mask.to(mask.dtype).reshape(mask.shape) if by_mask is not None else None,
     )
+
+
+def _met(errors: Tensor, rows: Tensor, index: Tensor) -> Tensor:
+    """The inner product of the gradient of each column with each of its four corners."""
+    bags = torch.arange(errors.shape[0], device=errors.device)
+    flat = index.reshape(-1)
+    return _bag_products(errors, rows, flat, bags * 4, bags.repeat_interleave(4), _SUM).view(index.shape)
+
+
+def _spread(errors: Tensor, index: Tensor, scaled: Tensor, rows: Tensor, geometry: Geometry) -> Tensor:
+    """The gradient of the picture: that of each column, added to its corners by their weights."""
+    total = torch.zeros_like(rows)
+    corners, weights = index.reshape(-1, 4), scaled.to(rows.dtype).reshape(-1, 4, 1)
+    for corner in range(4):
+        total.index_add_(0, corners[:, corner], errors * weights[:, corner])
+    places = total[:-1].view(-1, geometry.height * geometry.width, rows.shape[1])
+    return places.transpose(1, 2).reshape(-1, geometry.channels, geometry.height, geometry.width)
 
 
 def _of_columns(out: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
     """The gradient of the columns, (N * OH * OW, taps * C)."""
     each = torch.bmm(out, _matrices(weight, geometry.groups).transpose(1, 2))
-    return each.view(geometry.groups, -1, geometry.taps, weight.shape[1]).permute(1, 2, 0, 3).reshape(each.shape[1], -1)
+    split = each.reshape(geometry.groups, each.shape[1], geometry.taps, weight.shape[1])
+    return split.permute(1, 2, 0, 3).reshape(each.shape[1], geometry.taps * geometry.channels)
 
 
-def _by_offset(by_y: Tensor, by_x: Tensor, scale: Tensor | None) -> Tensor:
-    both = torch.stack((by_y, by_x))
-    both = both if scale is None else both * scale
-    return both.permute(1, 5, 4, 0, 2, 3)
-
-
-def _by_weight(columns: Tensor, scale: Tensor | None, out: Tensor, geometry: Geometry, weight: Tensor) -> Tensor:
-    columns = columns if scale is None else columns * scale.unsqueeze(-1)
+def _by_weight(columns: Tensor, out: Tensor, geometry: Geometry, weight: Tensor) -> Tensor:
     products = torch.bmm(_by_groups(columns, geometry).transpose(1, 2), out)
-    split = products.view(geometry.groups, geometry.taps, weight.shape[1], -1)
+    split = products.reshape(geometry.groups, geometry.taps, weight.shape[1], -1)
     return split.permute(0, 3, 2, 1).reshape(weight.shape)
-
-
-def _picture(rows: Tensor, geometry: Geometry) -> Tensor:
-    """The inverse of `_rows`."""
-    places = rows[:-1].view(-1, geometry.height * geometry.width, rows.shape[1])
-    return places.transpose(1, 2).reshape(-1, geometry.channels, geometry.height, geometry.width)
 
 
 @deform_conv2d.restate
 def _(input: Any, offset: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, mask: Any) -> Any:
     geometry = _geometry(input, offset, weight, stride, padding, dilation, mask)
-    out = _convolve(input, offset, weight, mask, geometry)
+    rows = _rows(input, geometry)
+    index, share, _, _ = _corners(*_places(offset, geometry), geometry)
+    share = share if mask is None else share * _like_places(mask, geometry).unsqueeze(-1)
+    corners = rows.index_select(0, index.reshape(-1)).reshape(*index.shape, rows.shape[1])
+    out = _product((corners * share.unsqueeze(-1).to(rows.dtype)).sum(-2), weight, geometry)
     return out if bias is None else out + bias.view(-1, 1, 1)
 
 

@@ -14,7 +14,7 @@ from cartograd.engine.fallback import run_torch
 from cartograd.engine.primitive import composite, primitive
 
 
-@primitive(extra=True)
+@primitive(extra="constant")
 def einsum_pair(input: Tensor, other: Tensor, equation: str) -> Any:
     """The einsum of two operands, none with a repeated letter.
 
@@ -41,7 +41,7 @@ def _(make: Any) -> Any:
     return make(2, 2, 3), make(3, 1, 2), "aij,jbk->iak"
 
 
-@primitive(extra=True)
+@primitive(extra="constant")
 def einsum_one(input: Tensor, equation: str) -> Any:
     """The einsum of one operand without a repeated letter: axes are reordered and summed over."""
     return torch.einsum(equation, input), input.shape
@@ -88,13 +88,15 @@ def einsum(*args: Any) -> Any:
     *terms, result = terms
     for place, operand in enumerate(operands):
         operands[place], terms[place] = _diagonals(operand, terms[place])
+    if len(operands) == 1:
+        return einsum_one(operands[0], f"{terms[0]}->{result}")
     while len(operands) > 1:
         rest = {*"".join(terms[2:]), *result} if len(operands) > 2 else result
         first, second, *others = terms
         made = result if len(operands) == 2 else "".join(c for c in dict.fromkeys(first + second) if c in rest)
         operands[:2] = [einsum_pair(operands[0], operands[1], f"{first},{second}->{made}")]
         terms = [made, *others]
-    return operands[0] if terms == [result] else einsum_one(operands[0], f"{terms[0]}->{result}")
+    return operands[0]
 
 
 def _equation_of_sublists(args: Sequence[Any]) -> tuple[str, list[Any]]:
@@ -134,7 +136,9 @@ def _diagonals(operand: Any, term: str) -> tuple[Any, str]:
             first = term.index(letter)
             second = term.index(letter, first + 1)
             if operand.shape[first] != operand.shape[second]:
-                raise ValueError(f"einsum: {letter!r} stands for axes of sizes {operand.shape[first]} and {operand.shape[second]}")
+                raise ValueError(
+                    f"einsum: {letter!r} stands for axes of sizes {operand.shape[first]} and {operand.shape[second]}"
+                )
             operand = torch.diagonal(operand, dim1=first, dim2=second)
             term = term[:first] + term[first + 1 : second] + term[second + 1 :] + letter
     return operand, term
@@ -142,7 +146,7 @@ def _diagonals(operand: Any, term: str) -> tuple[Any, str]:
 
 @composite("tensordot")
 def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
-    """The product of `a` and `b` summed over pairs of axes: the last `dims` of `a` with the first of `b`, or those listed."""
+    """The product summed over pairs of axes: the last `dims` of `a` with the first of `b`, or those listed."""
     if out is not None or a.is_complex():
         return run_torch(torch.tensordot, (a, b, dims), {"out": out})
     if hasattr(dims, "tolist"):

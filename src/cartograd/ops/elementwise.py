@@ -72,16 +72,34 @@ def _(make: Any) -> Any:
 fast_sub = composite("__sub__")(binary(sub, torch.sub))
 
 
-@composite("__rsub__")
-def reflected_sub(input: Any, other: Any) -> Any:
-    """other - input"""
-    return fast_sub(other, input)
+@primitive("rsub", broadcasts=True)
+def rsub(input: Tensor, other: Tensor) -> Tensor:
+    """other - input.   d/dinput = -g,  d/dother = g"""
+    return torch.rsub(input, other)
+
+
+@rsub.vjp("input")
+def _(g: Tensor) -> Tensor:
+    return -g
+
+
+@rsub.vjp("other")
+def _(g: Tensor) -> Tensor:
+    return g
+
+
+@rsub.example
+def _(make: Any) -> Any:
+    return make(2, 3), make(3)
+
+
+fast_rsub = composite("__rsub__")(binary(rsub, torch.rsub))
 
 
 @composite("rsub")
 def scaled_reflected_sub(input: Any, other: Any, *, alpha: float = 1) -> Any:
     """other - alpha * input"""
-    return fast_sub(other, input if alpha == 1 else alpha * input)
+    return fast_rsub(input if alpha == 1 else alpha * input, other)
 
 
 @composite("sub", "subtract")
@@ -138,10 +156,33 @@ def _(make: Any) -> Any:
 fast_div = composite("true_divide", "__truediv__", "__div__")(binary(div, torch.div))
 
 
-@composite("__rtruediv__", "__rdiv__")
-def reflected_div(input: Any, other: Any) -> Any:
-    """other / input"""
-    return fast_div(other, input)
+@primitive("__rtruediv__", broadcasts=True)
+def rdiv(input: Tensor, other: Tensor) -> Tensor:
+    """other / input.   d/dinput = -g * (other / input) / input,  d/dother = g / input"""
+    return torch.reciprocal(input) * other
+
+
+@rdiv.vjp("input")
+def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
+    return -g * ((other / input) / input)
+
+
+@rdiv.vjp("other")
+def _(g: Tensor, input: Tensor) -> Tensor:
+    return g / input
+
+
+@rdiv.example
+def _(make: Any) -> Any:
+    return make(2, 3, low=0.5, high=2.0), make(3)
+
+
+@rdiv.example
+def _(make: Any) -> Any:
+    return make(2, 3, low=0.5, high=2.0), 3
+
+
+fast_rdiv = composite("__rtruediv__", "__rdiv__")(binary(rdiv, rdiv.forward))
 
 
 @primitive(broadcasts=True)
@@ -165,9 +206,14 @@ def _(make: Any) -> Any:
     return make(2, 3, low=1.1, high=1.9), torch.full((3,), 2.0, dtype=torch.float64), "floor"
 
 
+def is_number(value: Any) -> bool:
+    """Whether `value` is no tensor, neither torch's nor ours: Python's numbers, and NumPy's."""
+    return not hasattr(value, "dim")
+
+
 def operand(value: Any, other: Tensor) -> Any:
     """A number as a tensor that can stand beside `other`, for functions that take no number there."""
-    if isinstance(value, (int, float)):
+    if is_number(value):
         return torch.as_tensor(value, dtype=torch.result_type(value, other), device=other.device)
     return value
 
@@ -225,91 +271,7 @@ def _(make: Any) -> Any:
     return (torch.cat([make(3, low=-1.0, high=-0.1), make(3, low=0.1)]),)
 
 
-@primitive("lerp", broadcasts=True)
-def lerp(input: Tensor, end: Tensor, weight: Tensor) -> Tensor:
-    """input + weight * (end - input); the weight may be a number.
-
-    d/dinput = g * (1 - weight),  d/dend = g * weight,  d/dweight = g * (end - input)
-    """
-    return torch.lerp(input, end, weight)
-
-
-@lerp.vjp("input")
-def _(g: Tensor, weight: Tensor) -> Tensor:
-    return g * (1 - weight)
-
-
-@lerp.vjp("end")
-def _(g: Tensor, weight: Tensor) -> Tensor:
-    return g * weight
-
-
-@lerp.vjp("weight")
-def _(g: Tensor, input: Tensor, end: Tensor) -> Tensor:
-    return g * (end - input)
-
-
-@lerp.example
-def _(make: Any) -> Any:
-    return make(2, 3), make(3), make(2, 1)
-
-
-@primitive("addcmul", broadcasts=True)
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """input + value * tensor1 * tensor2.
-
-    d/dinput = g,  d/dtensor1 = g * value * tensor2,  d/dtensor2 = g * value * tensor1
-    """
-    return torch.addcmul(input, tensor1, tensor2, value=value)
-
-
-@addcmul.vjp("input")
-def _(g: Tensor) -> Tensor:
-    return g
-
-
-@addcmul.vjp("tensor1")
-def _(g: Tensor, tensor2: Tensor, value: float) -> Tensor:
-    return g * (tensor2 if value == 1 else tensor2 * value)
-
-
-@addcmul.vjp("tensor2")
-def _(g: Tensor, tensor1: Tensor, value: float) -> Tensor:
-    return g * (tensor1 if value == 1 else tensor1 * value)
-
-
-@addcmul.example
-def _(make: Any) -> Any:
-    return make(2, 3), make(3), make(2, 1), 0.5
-
-
-@primitive("addcdiv", broadcasts=True)
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """input + value * tensor1 / tensor2.
-
-    d/dinput = g,  d/dtensor1 = g * value / tensor2,  d/dtensor2 = -g * value * tensor1 / tensor2^2
-    """
-    return torch.addcdiv(input, tensor1, tensor2, value=value)
-
-
-@addcdiv.vjp("input")
-def _(g: Tensor) -> Tensor:
-    return g
-
-
-@addcdiv.vjp("tensor1")
-def _(g: Tensor, tensor2: Tensor, value: float) -> Tensor:
-    return g * (value / tensor2)
-
-
-@addcdiv.vjp("tensor2")
-def _(g: Tensor, tensor1: Tensor, tensor2: Tensor, value: float) -> Tensor:
-    return -g * (value * tensor1 / (tensor2 * tensor2))
-
-
-@addcdiv.example
-def _(make: Any) -> Any:
-    return make(2, 3), make(3), make(2, 1, low=0.5, high=2.0), 0.5
+fast_abs = composite("abs", "absolute", "__abs__")(unary(abs))
 
 
 @primitive("fmod", broadcasts=True)

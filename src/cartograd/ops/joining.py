@@ -16,7 +16,7 @@ from cartograd.ops.reduce import cast
 from cartograd.ops.shape import BUILT_IN
 
 
-@primitive("cat", "concat", "concatenate", takes_list="tensors", extra=True)
+@primitive("cat", "concat", "concatenate", takes_list="tensors", extra="constant")
 def cat(tensors: list[Tensor], dim: int = 0) -> Any:
     """One after the other along `dim`.   d/dtensors[i] = its part of g"""
     return torch.cat(tensors, dim), [(one.shape, one.dtype) for one in tensors]
@@ -40,7 +40,7 @@ def _(make: Any) -> Any:
     return [make(2, 1), make(2, 3)], -1
 
 
-@primitive("stack", takes_list="tensors", extra=True)
+@primitive("stack", takes_list="tensors", extra="constant")
 def stack(tensors: list[Tensor], dim: int = 0) -> Any:
     """One beside the other along a new axis `dim`.   d/dtensors[i] = g[i] along `dim`"""
     return torch.stack(tensors, dim), [one.dtype for one in tensors]

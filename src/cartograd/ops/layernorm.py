@@ -1,4 +1,4 @@
-"""Layer, root-mean-square and local response normalisation."""
+"""Normalisation over the last axes: layer norm and root-mean-square norm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cartograd.engine.primitive import composite, primitive
-from cartograd.engine.transparent import transparent
 from cartograd.ops.norm import Needs, moments
 
 aten = torch.ops.aten
@@ -17,7 +16,7 @@ _layer_norm_backward = aten.native_layer_norm_backward.default
 _rms_norm_backward = aten._fused_rms_norm_backward.default
 
 
-@primitive(F.layer_norm, torch.layer_norm, extra=True)
+@primitive(F.layer_norm, torch.layer_norm, extra="constant")
 def layer_norm(
     input: Tensor,
     normalized_shape: Any,
@@ -58,18 +57,26 @@ def layer_norm_and_statistics(input: Any, normalized_shape: Any, weight: Any, bi
     return layer_norm(input, normalized_shape, weight, bias, eps), *moments(input, axes, eps, keepdim=True)
 
 
-@primitive(F.rms_norm, torch.rms_norm, extra=True)
+@primitive(F.rms_norm, torch.rms_norm, extra="constant")
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Any:
     """input * r * weight with r = 1 / sqrt(mean(input^2) + eps) over the last axes. With n = input * r, h = g * weight:
 
     d/dinput = r * (h - n * mean(h * n)),  d/dweight = sum(g * n).   `eps` of None is the dtype's own.
     """
-    return torch._fused_rms_norm(input, normalized_shape, weight, eps)
+    if weight is None or weight.dtype is input.dtype:
+        return torch._fused_rms_norm(input, normalized_shape, weight, eps)
+    wide = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+    return torch.rms_norm(input, normalized_shape, weight, eps), _inverse_rms(wide, normalized_shape, eps, input.dtype)
+
+
+def _inverse_rms(input: Any, normalized_shape: Any, eps: float | None, dtype: torch.dtype) -> Any:
+    axes = list(range(input.dim() - len(normalized_shape), input.dim()))
+    return ((input * input).mean(axes, keepdim=True) + (torch.finfo(dtype).eps if eps is None else eps)).rsqrt()
 
 
 @rms_norm.vjp("input", "weight")
 def _(g: Tensor, input: Tensor, normalized_shape: Any, weight: Tensor | None, extra: Tensor, need: Needs) -> Any:
-    if input.is_cuda:
+    if input.is_cuda and (weight is None or weight.dtype is input.dtype):
         return _rms_norm_backward(g, input, normalized_shape, extra, weight, need)
     axes = list(range(input.dim() - len(normalized_shape), input.dim()))
     normal = input * extra  # float32 for half precision, as the statistics are
@@ -84,9 +91,7 @@ def _(g: Tensor, input: Tensor, normalized_shape: Any, weight: Tensor | None, ex
 
 @rms_norm.restate
 def _(input: Any, normalized_shape: Any, weight: Any, eps: float | None) -> Any:
-    axes = list(range(input.dim() - len(normalized_shape), input.dim()))
-    eps = torch.finfo(input.dtype).eps if eps is None else eps
-    out = input * ((input * input).mean(axes, keepdim=True) + eps).rsqrt()
+    out = input * _inverse_rms(input, normalized_shape, eps, input.dtype)
     return out if weight is None else out * weight
 
 
@@ -98,6 +103,3 @@ def _(make: Any) -> Any:
 @rms_norm.example
 def _(make: Any) -> Any:
     return make(3, 4), [4]
-
-
-local_response_norm = composite(F.local_response_norm)(transparent(F.local_response_norm))

@@ -12,15 +12,18 @@ from torch import Tensor
 
 from cartograd.engine.accumulate import raw
 from cartograd.engine.primitive import composite, primitive
+from cartograd.engine.transparent import lifted
 from cartograd.errors import OptionError
-from cartograd.ops.loss import MEAN, SUM, reduced, reduction_code, share
+from cartograd.ops.loss import MEAN, SUM, UNSAID, reduced, reduction_code, share
 
 _nn: Any = torch._C._nn
 _bce_backward = torch.ops.aten.binary_cross_entropy_backward.default
 
 
 @primitive(_nn.binary_cross_entropy)
-def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN) -> Tensor:
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = UNSAID
+) -> Tensor:
     """-(t log x + (1 - t) log(1 - x)), logs no less than -100.   d/dx = g (x - t) / (x (1 - x)),  d/dt = -g logit(x)"""
     return _nn.binary_cross_entropy(input, target, weight, reduction)
 
@@ -37,7 +40,7 @@ def _(g: Tensor, input: Tensor, weight: Tensor | None, reduction: int) -> Tensor
 
 @binary_cross_entropy.example
 def _(make: Any) -> Any:
-    return make(2, 3, low=0.1, high=0.9), make(2, 3, low=0.1, high=0.9), make(3, low=0.5)
+    return make(2, 3, low=0.1, high=0.9), make(2, 3, low=0.1, high=0.9), make(3, low=0.5), MEAN
 
 
 @composite(F.binary_cross_entropy)
@@ -67,7 +70,7 @@ def binary_cross_entropy_with_logits(
     target: Tensor,
     weight: Tensor | None = None,
     pos_weight: Tensor | None = None,
-    reduction: int = MEAN,
+    reduction: int = UNSAID,
 ) -> Tensor:
     """-(p t log s + (1 - t) log(1 - s)), s = sigmoid(input).   d/dinput = g ((p t + 1 - t) s - p t)
 
@@ -91,9 +94,7 @@ def _(
     g: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: int
 ) -> Tensor:
     slope = -input if pos_weight is None else F.logsigmoid(-input) - pos_weight * F.logsigmoid(input)
-    if slope.shape != target.shape:
-        slope = slope.expand(torch.broadcast_shapes(slope.shape, target.shape))
-    return _spread(slope, g, weight, reduction)
+    return _spread(slope if slope.shape == target.shape else slope.expand_as(target), g, weight, reduction)
 
 
 @binary_cross_entropy_with_logits.example
@@ -103,7 +104,7 @@ def _(make: Any) -> Any:
 
 @binary_cross_entropy_with_logits.example
 def _(make: Any) -> Any:
-    return make(2, 3), make(2, 3), make(2, 1, low=0.5), make(3, low=0.5)
+    return make(2, 3), make(2, 3), make(2, 1, low=0.5), make(3, low=0.5), MEAN
 
 
 @composite(F.binary_cross_entropy_with_logits)
@@ -122,8 +123,8 @@ def functional_binary_cross_entropy_with_logits(
     return binary_cross_entropy_with_logits(input, target, weight, pos_weight, code)
 
 
-@primitive(torch.kl_div, broadcasts=True, extra=True)
-def kl_div(input: Tensor, target: Tensor, reduction: int = MEAN, *, log_target: bool = False) -> Any:
+@primitive(torch.kl_div, broadcasts=True, extra="constant")
+def kl_div(input: Tensor, target: Tensor, reduction: int = UNSAID, *, log_target: bool = False) -> Any:
     """target (log target - input), or e^target (target - input).   d/dinput = -g target, or -g e^target
 
     d/dtarget = g (log target + 1 - input), or g e^target (target - input + 1).
@@ -181,6 +182,7 @@ def functional_kl_div(
 @composite(torch.poisson_nll_loss)
 def poisson_nll_loss(input: Any, target: Any, log_input: bool, full: bool, eps: float, reduction: int) -> Any:
     """e^input - target input, or input - target log(input + eps); `full` adds Stirling's log(target!) above 1"""
+    input, target = lifted(input), lifted(target)
     if log_input:
         loss = torch.exp(input) - target * input
     else:

@@ -11,7 +11,7 @@ from cartograd.engine.primitive import composite, primitive
 from cartograd.engine.tensor import Tensor as Recorded
 
 
-@primitive("trace", extra=True)
+@primitive("trace", extra="constant")
 def trace(input: Tensor) -> Any:
     """Sum of the diagonal of a matrix.   d/dinput = g on the diagonal"""
     return torch.trace(input), tuple(input.shape)
@@ -58,9 +58,10 @@ def old_cross(input: Any, other: Any, dim: int | None = None) -> Any:
 
 @primitive("det")
 def det(A: Tensor) -> Tensor:
-    """The determinant of square matrices.   d/dA = g * det(A) * A^-T, in the limit where A has no inverse
+    """The determinant of square matrices.   d/dA = g * out * A^-T
 
-    That limit is the matrix of cofactors, g * (U C V^T) with C the products of all other singular values.
+    Where A has no inverse, its limit: g times the matrix of cofactors, U C V^T with C the products of all other
+    singular values, with the sign of U V^T.
     """
     return torch.linalg.det(A)
 
@@ -126,7 +127,7 @@ def _(make: Any) -> Any:
     return (make(2, 2, 2) + 2 * torch.eye(2, dtype=torch.float64),)
 
 
-@primitive(torch.linalg.solve, broadcasts=True, extra=True)
+@primitive(torch.linalg.solve, broadcasts=True, extra="constant")
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Any:
     """X with A X = B, or X A = B if not `left`.   d/dB = h with A^T h = g (h A^T = g),  d/dA = -h X^T (-X^T h)
 

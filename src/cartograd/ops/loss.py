@@ -1,11 +1,12 @@
 """Distances between a prediction and its target: squared, absolute, and the two mixtures of both.
 
 Every loss, here and in `classes`, `likelihood` and `ranking`, has torch's two spellings: the function of
-``torch.nn.functional``, whose `reduction` is a word, and the kernel's, whose `reduction` is 0 (none), 1 (mean), 2 (sum).
+``torch.nn.functional``, whose `reduction` is a word, and the kernel's, whose `reduction` is a number.
 """
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
@@ -14,10 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import _reduction
 
+from cartograd.engine.accumulate import raw
 from cartograd.engine.primitive import composite, primitive
 from cartograd.errors import OptionError
 
 NONE, MEAN, SUM = 0, 1, 2
+_CODES = {"none": NONE, "mean": MEAN, "sum": SUM, NONE: NONE, MEAN: MEAN, SUM: SUM}
+UNSAID = MEAN if torch._C._nn.mse_loss(torch.zeros(2), torch.zeros(2)).dim() == 0 else NONE
+"""What a kernel does that is told no reduction: the mean by its signature, but torch up to 2.13 at least does none."""
 
 _nn: Any = torch._C._nn
 _mse_backward = torch.ops.aten.mse_loss_backward.default
@@ -29,7 +34,8 @@ def reduction_code(reduction: Any, size_average: Any = None, reduce: Any = None)
     """The number torch's kernels know a reduction by; `size_average` and `reduce` are its deprecated spelling."""
     if size_average is not None or reduce is not None:
         return _reduction.legacy_get_enum(size_average, reduce)
-    return reduction if isinstance(reduction, int) else _reduction.get_enum(reduction)
+    code = _CODES.get(reduction)
+    return _reduction.get_enum(reduction) if code is None else code
 
 
 def reduced(loss: Any, code: int) -> Any:
@@ -56,7 +62,7 @@ def pair(input: Any, target: Any) -> tuple[Any, Any]:
 
 def warn_of_broadcasting(input: Any, target: Any) -> None:
     """Torch's warning, at the place of the user's call."""
-    if target.shape != input.shape:
+    if raw(target).shape != raw(input).shape:
         warnings.warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
             "This will likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
@@ -75,7 +81,7 @@ def _weighted(loss: Any, weight: Any, code: int, total: Any) -> Any:
 
 
 @primitive(_nn.mse_loss, broadcasts=True)
-def mse_loss(input: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
+def mse_loss(input: Tensor, target: Tensor, reduction: int = UNSAID) -> Tensor:
     """(input - target)^2.   d/dinput = 2 g (input - target),  d/dtarget = -d/dinput;  g / n each for the mean"""
     return _nn.mse_loss(input, target, reduction)
 
@@ -92,7 +98,7 @@ def _(g: Tensor, input: Tensor, target: Tensor, reduction: int) -> Tensor:
 
 @mse_loss.example
 def _(make: Any) -> Any:
-    return make(2, 3), make(2, 3)
+    return make(2, 3), make(2, 3), MEAN
 
 
 @mse_loss.example
@@ -118,7 +124,7 @@ def functional_mse_loss(
 
 
 @primitive(_nn.l1_loss, broadcasts=True)
-def l1_loss(input: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
+def l1_loss(input: Tensor, target: Tensor, reduction: int = UNSAID) -> Tensor:
     """|input - target|.   d/dinput = g sign(input - target),  d/dtarget = -d/dinput;  g / n each for the mean"""
     return _nn.l1_loss(input, target, reduction)
 
@@ -137,12 +143,24 @@ def _(g: Tensor, input: Tensor, target: Tensor, reduction: int) -> Tensor:
 
 @l1_loss.example
 def _(make: Any) -> Any:
-    return make(2, 3), make(2, 3) + 3.0
+    return make(2, 3), make(2, 3) + 3.0, MEAN
 
 
 @l1_loss.example
 def _(make: Any) -> Any:
     return make(2, 3), make(3) - 3.0, SUM
+
+
+def _weight_torch_forgot() -> Any:
+    """The `weight` of the ``F.l1_loss`` being called: torch 2.13 does not hand it on to ``__torch_function__``."""
+    frame = sys._getframe(2)
+    for _ in range(4):  # __torch_function__, in recording() also the mode's, handle_torch_function, F.l1_loss
+        if frame.f_code is F.l1_loss.__code__:
+            return frame.f_locals.get("weight")
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return None
 
 
 @composite(F.l1_loss)
@@ -157,13 +175,14 @@ def functional_l1_loss(
     """|input - target|, reduced; with `weight`, its weighted mean or sum"""
     warn_of_broadcasting(input, target)
     code = reduction_code(reduction, size_average, reduce)
+    weight = _weight_torch_forgot() if weight is None else weight
     if weight is None:
         return l1_loss(input, target, code)
     return _weighted(l1_loss(input, target, NONE), weight, code, weight.sum())
 
 
 @primitive(_nn.smooth_l1_loss, broadcasts=True)
-def smooth_l1_loss(input: Tensor, target: Tensor, reduction: int = MEAN, beta: float = 1.0) -> Tensor:
+def smooth_l1_loss(input: Tensor, target: Tensor, reduction: int = UNSAID, beta: float = 1.0) -> Tensor:
     """d^2 / (2 beta) where d = |input - target| < beta, else d - beta / 2.   d/dinput = g clamp(d / beta, -1, 1)"""
     return _nn.smooth_l1_loss(input, target, reduction, beta)
 
@@ -199,7 +218,7 @@ def functional_smooth_l1_loss(
 
 
 @primitive(_nn.huber_loss, broadcasts=True)
-def huber_loss(input: Tensor, target: Tensor, reduction: int = MEAN, delta: float = 1.0) -> Tensor:
+def huber_loss(input: Tensor, target: Tensor, reduction: int = UNSAID, delta: float = 1.0) -> Tensor:
     """d^2 / 2 where d = |input - target| < delta, else delta (d - delta / 2).   d/dinput = g clamp(d, -delta, delta)"""
     return _nn.huber_loss(input, target, reduction, delta)
 

@@ -55,7 +55,7 @@ def _nothing(input: Tensor, weight: Tensor | None, need: Needs) -> tuple[Any, An
     return torch.zeros_like(input) if need[0] else None, zeros[0], zeros[1]
 
 
-@primitive(extra=True)
+@primitive(extra="constant")
 def native_batch_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -93,7 +93,7 @@ def _(make: Any) -> Any:
     return make(4, 3), None, None, None, None, 0.1, 1e-5
 
 
-@primitive(extra=True)
+@primitive(extra="constant")
 def frozen_batch_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -123,7 +123,8 @@ def _(g: Tensor, weight: Tensor | None, eps: float, extra: Any) -> Tensor:
 def _(g: Tensor, input: Tensor, weight: Tensor | None, eps: float, extra: Any, need: Needs) -> Any:
     if input.numel() == 0:
         return _nothing(input, weight, (False, *need))[1:]
-    return _frozen_backward(g, input, weight, *extra, None, None, False, eps, (False, *need))[1:]
+    mean, var = extra
+    return _frozen_backward(g, input, weight, mean, var, mean, (var + eps).rsqrt(), False, eps, (False, *need))[1:]
 
 
 @frozen_batch_norm.example
@@ -280,7 +281,7 @@ def _sizes(input: Tensor) -> tuple[int, int, int]:
     return input.shape[0], input.shape[1], math.prod(input.shape[2:])
 
 
-@primitive(extra=True)
+@primitive(extra="constant")
 def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, num_groups: int, eps: float) -> Any:
     """(input - mean) * rstd * weight + bias over the channels of a group. With n and h as for `native_batch_norm`:
 
@@ -299,7 +300,8 @@ def _(g: Tensor, input: Tensor, weight: Tensor | None, num_groups: int, extra: A
 
 @native_group_norm.restate
 def _(input: Any, weight: Any, bias: Any, num_groups: int, eps: float) -> Any:
-    grouped = input.reshape(input.shape[0], num_groups, -1)
+    batch, channels, rest = _sizes(input)
+    grouped = input.reshape(batch, num_groups, channels // num_groups * rest)
     mean, rstd = moments(grouped, [2], eps, keepdim=True)
     out = ((grouped - mean) * rstd).reshape(input.shape)
     shape = (1, -1, *[1] * (input.dim() - 2))
@@ -341,5 +343,5 @@ def group_norm_and_statistics(
     input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
 ) -> Any:
     """(out, mean, rstd), all three differentiable."""
-    both = moments(input.reshape(N, group, -1), [2], eps)
+    both = moments(input.reshape(N, group, C // group * HxW), [2], eps)
     return native_group_norm(input, weight, bias, group, eps), *both

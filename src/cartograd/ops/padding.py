@@ -19,7 +19,7 @@ _KERNELS = {
 }
 
 
-@primitive("pad", extra=True)
+@primitive("pad", extra="constant")
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Any:
     """input with `pad` = (before, after) of the last axis, of the one before it, ...; a negative width cuts off.
 

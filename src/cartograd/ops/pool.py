@@ -19,18 +19,18 @@ _adaptive_avg_pool2d_backward = _aten._adaptive_avg_pool2d_backward.default
 _adaptive_avg_pool3d_backward = _aten._adaptive_avg_pool3d_backward.default
 
 
-def _given(stride: Any) -> Any:
+def given(stride: Any) -> Any:
     """The stride as kernels take it: nothing means the size of the window."""
     return () if stride is None else stride
 
 
-def _row(before: int, value: Any) -> list[int]:
+def as_row(before: int, value: Any) -> list[int]:
     """An option of the one axis that there is, as that of a picture of one row."""
-    value = _given(value)
+    value = given(value)
     return [before, value] if isinstance(value, int) else [before, *value] if value else []
 
 
-@primitive("avg_pool1d", extra=True)
+@primitive("avg_pool1d", extra="constant")
 def avg_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -40,7 +40,7 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> Any:
     """out[i] = mean of input over window i.   d/dinput[j] = sum over the windows of j of g[i] / size"""
-    return torch.avg_pool1d(input, kernel_size, _given(stride), padding, ceil_mode, count_include_pad), input.shape
+    return torch.avg_pool1d(input, kernel_size, given(stride), padding, ceil_mode, count_include_pad), input.shape
 
 
 @avg_pool1d.vjp("input")
@@ -48,7 +48,7 @@ def _(
     g: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, extra: Any
 ) -> Tensor:
     g, row = g.unsqueeze(-2), (*extra[:-1], 1, extra[-1])
-    size, step, margin = _row(1, kernel_size), _row(1, stride), _row(0, padding)
+    size, step, margin = as_row(1, kernel_size), as_row(1, stride), as_row(0, padding)
     return _avg_pool2d_backward(g, blank(row, g), size, step, margin, ceil_mode, count_include_pad, None).squeeze(-2)
 
 
@@ -57,7 +57,7 @@ def _(make: Any) -> Any:
     return make(1, 2, 6), 3, 2, 1, True, False
 
 
-@primitive("avg_pool2d", extra=True)
+@primitive("avg_pool2d", extra="constant")
 def avg_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -69,7 +69,7 @@ def avg_pool2d(
 ) -> Any:
     """As `avg_pool1d`, over two axes; the sum is divided by `divisor_override` where it is given."""
     kernel = torch._C._nn.avg_pool2d
-    stride = _given(stride)
+    stride = given(stride)
     return kernel(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override), input.shape
 
 
@@ -84,7 +84,7 @@ def _(
     divisor_override: int | None,
     extra: Any,
 ) -> Tensor:
-    options = (_given(stride), padding, ceil_mode, count_include_pad, divisor_override)
+    options = (given(stride), padding, ceil_mode, count_include_pad, divisor_override)
     return _avg_pool2d_backward(g, blank(extra, g), kernel_size, *options)
 
 
@@ -98,7 +98,7 @@ def _(make: Any) -> Any:
     return make(1, 4, 4), 2, None, 0, True, True, 3
 
 
-@primitive("avg_pool3d", extra=True)
+@primitive("avg_pool3d", extra="constant")
 def avg_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -110,7 +110,7 @@ def avg_pool3d(
 ) -> Any:
     """As `avg_pool2d`, over three axes."""
     kernel = torch._C._nn.avg_pool3d
-    stride = _given(stride)
+    stride = given(stride)
     return kernel(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override), input.shape
 
 
@@ -125,7 +125,7 @@ def _(
     divisor_override: int | None,
     extra: Any,
 ) -> Tensor:
-    options = (_given(stride), padding, ceil_mode, count_include_pad, divisor_override)
+    options = (given(stride), padding, ceil_mode, count_include_pad, divisor_override)
     return _avg_pool3d_backward(g, blank(extra, g), kernel_size, *options)
 
 
@@ -134,7 +134,7 @@ def _(make: Any) -> Any:
     return make(1, 1, 2, 3, 4), 2, (2, 1, 2), 0
 
 
-@primitive("adaptive_avg_pool1d", extra=True)
+@primitive("adaptive_avg_pool1d", extra="constant")
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Any:
     """out[i] = mean of input[floor(i * n / m) : ceil((i + 1) * n / m)], n inputs to m outputs; windows may overlap.
 
@@ -154,7 +154,7 @@ def _(make: Any) -> Any:
     return make(2, 5), 3
 
 
-@primitive("adaptive_avg_pool2d", extra=True)
+@primitive("adaptive_avg_pool2d", extra="constant")
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Any:
     """As `adaptive_avg_pool1d`, over two axes; `None` as a size leaves the axis as it is."""
     return F.adaptive_avg_pool2d(input, output_size), input.shape
@@ -170,7 +170,7 @@ def _(make: Any) -> Any:
     return make(1, 1, 4, 5), (3, None)
 
 
-@primitive("adaptive_avg_pool3d", extra=True)
+@primitive("adaptive_avg_pool3d", extra="constant")
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Any:
     """As `adaptive_avg_pool2d`, over three axes."""
     return F.adaptive_avg_pool3d(input, output_size), input.shape

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cartograd.engine.fastpath import binary
+from cartograd.engine.fastpath import binary, unary
 from cartograd.engine.primitive import composite, primitive
-from cartograd.ops.elementwise import no_gradient, operand
+from cartograd.ops.elementwise import is_number, no_gradient, operand
 
 
 @primitive("reciprocal")
@@ -88,7 +88,7 @@ def pow(input: Tensor, exponent: Tensor) -> Tensor:
 
 @pow.vjp("input")
 def _(g: Tensor, input: Tensor, exponent: Any) -> Tensor:
-    if isinstance(exponent, (int, float)):
+    if is_number(exponent):
         return no_gradient(g) if exponent == 0 else g * (exponent * torch.pow(input, exponent - 1))
     # Where 0 * input^-1 would be 0 * inf the exponent stays 0. Elsewhere the product is 0 by itself, and its own
     # derivative by the exponent, 1 / input, is kept.
@@ -125,3 +125,7 @@ fast_pow = composite("__pow__")(binary(pow, torch.pow))
 def reflected_pow(input: Any, other: Any) -> Any:
     """other ** input"""
     return pow(other, input)
+
+
+for one in (reciprocal, square, sqrt, rsqrt):
+    composite(*one.torch_functions)(unary(one))

@@ -15,7 +15,7 @@ from cartograd.engine.primitive import composite, primitive
 from cartograd.engine.tensor import Tensor as Recorded
 from cartograd.engine.tensor import from_raw
 
-_linear = torch._C._nn.linear  # type: ignore[attr-defined]
+_linear = torch._C._nn.linear
 _grad_enabled = torch.is_grad_enabled
 _set_grad = torch._C._set_grad_enabled
 
@@ -284,7 +284,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 
 @linear.vjp("bias")
 def _(g: Tensor) -> Tensor:
-    return g  # summed over the rows as for any broadcast input
+    return g.sum(0) if g.dim() == 2 else g  # the engine sums over other rows as for any broadcast input
 
 
 @linear.example

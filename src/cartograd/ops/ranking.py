@@ -10,9 +10,10 @@ from torch import Tensor
 
 from cartograd.engine.accumulate import raw
 from cartograd.engine.primitive import composite, primitive
+from cartograd.engine.transparent import lifted
 from cartograd.errors import OptionError
 from cartograd.ops.likelihood import binary_cross_entropy_with_logits
-from cartograd.ops.loss import MEAN, NONE, SUM, pair, reduced, reduction_code
+from cartograd.ops.loss import MEAN, NONE, SUM, UNSAID, pair, reduced, reduction_code
 
 _nn: Any = torch._C._nn
 _multi_margin_backward = torch.ops.aten.multi_margin_loss_backward.default
@@ -28,7 +29,7 @@ def multi_margin_loss(
     p: int = 1,
     margin: float = 1.0,
     weight: Tensor | None = None,
-    reduction: int = MEAN,
+    reduction: int = UNSAID,
 ) -> Tensor:
     """h = sum over j != t of weight[t] max(0, margin - x[t] + x[j])^p / classes.   d/dx[j] = g times its own term's
 
@@ -56,7 +57,7 @@ def _(input: Any, target: Any, p: int, margin: float, weight: Any, reduction: in
 
 @multi_margin_loss.example
 def _(make: Any) -> Any:
-    return make(3, 4), torch.tensor([0, 3, 1]), 2, 3.0, make(4, low=0.5)
+    return make(3, 4), torch.tensor([0, 3, 1]), 2, 3.0, make(4, low=0.5), MEAN
 
 
 @multi_margin_loss.example
@@ -83,8 +84,8 @@ def functional_multi_margin_loss(
     return multi_margin_loss(input, target, p, margin, weight, reduction_code(reduction, size_average, reduce))
 
 
-@primitive(_nn.multilabel_margin_loss, extra=True)
-def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: int = MEAN) -> Any:
+@primitive(_nn.multilabel_margin_loss, extra="constant")
+def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: int = UNSAID) -> Any:
     """sum over targets t and all other classes j of max(0, 1 - x[t] + x[j]) / classes; a row's targets end at a -1
 
     d/dx[j] = g / classes for every such term that is positive,  d/dx[t] = -g / classes for each of its own.
@@ -109,7 +110,7 @@ def _(input: Any, target: Any, reduction: int) -> Any:
 
 @multilabel_margin_loss.example
 def _(make: Any) -> Any:
-    return make(2, 4) * 0.4, torch.tensor([[3, 0, -1, 1], [2, -1, 0, 0]])
+    return make(2, 4) * 0.4, torch.tensor([[3, 0, -1, 1], [2, -1, 0, 0]]), MEAN
 
 
 @multilabel_margin_loss.example
@@ -126,7 +127,7 @@ def functional_multilabel_margin_loss(
 
 
 @primitive(_nn.soft_margin_loss, broadcasts=True)
-def soft_margin_loss(input: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
+def soft_margin_loss(input: Tensor, target: Tensor, reduction: int = UNSAID) -> Tensor:
     """log(1 + e^(-target input)).   d/dinput = -g target sigmoid(-target input), and likewise for the target"""
     return _nn.soft_margin_loss(input, target, reduction)
 
@@ -148,7 +149,7 @@ def _(input: Any, target: Any, reduction: int) -> Any:
 
 @soft_margin_loss.example
 def _(make: Any) -> Any:
-    return make(2, 3), make(2, 3)
+    return make(2, 3), make(2, 3), MEAN
 
 
 @composite(F.soft_margin_loss)
@@ -171,9 +172,9 @@ def multilabel_soft_margin_loss(
 
 
 @composite(torch.hinge_embedding_loss)
-def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, reduction: int = MEAN) -> Any:
+def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, reduction: int = UNSAID) -> Any:
     """input where the target is 1, max(0, margin - input) where it is -1, and both where it is neither"""
-    target = raw(target)
+    input, target = lifted(input), raw(target)
     apart = torch.where(target != 1, torch.clamp_min(margin - input, 0), 0.0)
     return reduced(apart + torch.where(target != -1, input, 0.0), reduction)
 
@@ -192,8 +193,9 @@ def functional_hinge_embedding_loss(
 
 
 @composite(torch.margin_ranking_loss)
-def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: int = MEAN) -> Any:
+def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: int = UNSAID) -> Any:
     """max(0, margin - target (input1 - input2)): a target of 1 wants input1 above input2, -1 below"""
+    input1, input2, target = lifted(input1), lifted(input2), lifted(target)
     return reduced(torch.clamp_min(-target * (input1 - input2) + margin, 0), reduction)
 
 
@@ -215,7 +217,7 @@ def functional_margin_ranking_loss(
 
 
 @composite(torch.cosine_embedding_loss)
-def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: int = MEAN) -> Any:
+def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: int = UNSAID) -> Any:
     """1 - cos(input1, input2) where the target is 1, max(0, cos - margin) where it is -1"""
     target = raw(target)
     if target.dim() > 1 or input1.dim() != target.dim() + 1:
@@ -223,6 +225,7 @@ def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float =
             "cosine_embedding_loss takes (n, d) inputs with an (n,) target, or (d,) with (): "
             f"got {tuple(input1.shape)}, {tuple(input2.shape)} and {tuple(target.shape)}"
         )
+    input1, input2 = lifted(input1), lifted(input2)
     tiny = 1e-12  # torch's, added to each square
     squares = ((input1 * input1).sum(-1) + tiny) * ((input2 * input2).sum(-1) + tiny)
     cosine = (input1 * input2).sum(-1) / torch.sqrt(squares)
@@ -261,6 +264,7 @@ def triplet_margin_with_distance_loss(
     if not anchor.dim() == positive.dim() == negative.dim():
         shapes = [tuple(one.shape) for one in (anchor, positive, negative)]
         raise OptionError(f"anchor, positive and negative need the same number of axes, got shapes {shapes}")
+    anchor, positive, negative = lifted(anchor), lifted(positive), lifted(negative)
     distance = torch.pairwise_distance if distance_function is None else distance_function
     far = distance(anchor, negative)
     if swap:
@@ -277,7 +281,7 @@ def triplet_margin_loss(
     p: float = 2.0,
     eps: float = 1e-6,
     swap: bool = False,
-    reduction: int = MEAN,
+    reduction: int = UNSAID,
 ) -> Any:
     """`triplet_margin_with_distance_loss` by the p-norm of the difference"""
 

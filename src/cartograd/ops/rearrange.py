@@ -17,10 +17,9 @@ _select_backward = torch.ops.aten.select_backward.default
 _slice_backward = torch.ops.aten.slice_backward.default
 _diagonal_backward = torch.ops.aten.diagonal_backward.default
 _unfold_backward = torch.ops.aten.unfold_backward.default
-_trace_backward = torch.ops.aten.trace_backward.default
 
 
-@primitive(torch.Tensor.repeat, extra=True)
+@primitive(torch.Tensor.repeat, extra="constant")
 def repeat(input: Tensor, *repeats: int) -> Any:
     """Copies side by side, repeats[i] of them along axis i.   d/dinput = the sum of g over the copies"""
     return input.repeat(repeats), input.shape
@@ -52,7 +51,7 @@ def tile(input: Any, *dims: Any, **options: Any) -> Any:
     return repeat(input, *[1] * (input.ndim - len(counts)), *counts, **options)
 
 
-@primitive(extra=True)
+@primitive(extra="constant")
 def interleave(input: Tensor, repeats: int, dim: int) -> Any:
     """Each slice along `dim` as many times, one after the other.   d/dinput = the sum of g over the copies"""
     return torch.repeat_interleave(input, repeats, dim), input.shape
@@ -178,7 +177,7 @@ def _(make: Any) -> Any:
     return make(3, 3), 1
 
 
-@primitive(torch.diagonal, torch.Tensor.diagonal, extra=True)
+@primitive(torch.diagonal, torch.Tensor.diagonal, extra="constant")
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """The diagonal of two axes as a last axis.   d/dinput = g on that diagonal, else 0"""
     return torch.diagonal(input, offset, dim1, dim2), input.shape
@@ -216,7 +215,7 @@ def _(make: Any) -> Any:
     return make(2, 3), -1
 
 
-@primitive("diag", extra=True)
+@primitive("diag", extra="constant")
 def diag(input: Tensor, diagonal: int = 0) -> Any:
     """A vector as the diagonal of a matrix; the diagonal of a matrix.   d/dinput is each for the other"""
     return torch.diag(input, diagonal), input.shape
@@ -243,23 +242,7 @@ def diagflat(input: Any, offset: int = 0) -> Any:
     return diag_embed(input.reshape(-1), offset)
 
 
-@primitive("trace", extra=True)
-def trace(input: Tensor) -> Any:
-    """The sum of a matrix's diagonal.   d/dinput = g on the diagonal, else 0"""
-    return torch.trace(input), input.shape
-
-
-@trace.vjp("input")
-def _(g: Tensor, extra: torch.Size) -> Tensor:
-    return _trace_backward(g, extra)
-
-
-@trace.example
-def _(make: Any) -> Any:
-    return (make(2, 3),)
-
-
-@primitive("narrow", extra=True)
+@primitive("narrow", extra="constant")
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Any:
     """Slices `start` to `start + length` along `dim`.   d/dinput = g there, else 0"""
     return torch.narrow(input, dim, start, length), input.shape
@@ -282,7 +265,7 @@ def narrow_from(input: Any, dim: int, start: Any, length: int) -> Any:
     return narrow(input, dim, int(start), length)
 
 
-@primitive("select", extra=True)
+@primitive("select", extra="constant")
 def select(input: Tensor, dim: int, index: int) -> Any:
     """One slice along `dim`, without that axis.   d/dinput = g there, else 0"""
     return torch.select(input, dim, index), input.shape
@@ -298,18 +281,18 @@ def _(make: Any) -> Any:
     return make(2, 3), 1, -1
 
 
-@primitive(torch.Tensor.unfold, extra=True)
-def unfold(input: Tensor, dimension: int, size: int, step: int) -> Any:
+@primitive(torch.Tensor.unfold, extra="constant")
+def unfold_axis(input: Tensor, dimension: int, size: int, step: int) -> Any:
     """Windows of `size` along an axis, `step` apart, as a last axis.   d/dinput = the sum of g over the windows"""
     return input.unfold(dimension, size, step), input.shape
 
 
-@unfold.vjp("input")
+@unfold_axis.vjp("input")
 def _(g: Tensor, dimension: int, size: int, step: int, extra: torch.Size) -> Tensor:
     return _unfold_backward(g, extra, dimension, size, step)
 
 
-@unfold.example
+@unfold_axis.example
 def _(make: Any) -> Any:
     return make(2, 5), 1, 3, 1
 

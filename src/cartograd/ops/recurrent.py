@@ -1,7 +1,7 @@
 """Recurrent networks: what ``nn.RNN``, ``nn.GRU``, ``nn.LSTM`` and their cells call, in terms of the ops of `scan`.
 
 Layers, directions, dropout between layers and the two forms of input (a dense batch, packed sequences) are all here;
-one layer in one direction is one op. On CUDA, cuDNN does it all at once, with its own gradient, unless it is turned off.
+one layer in one direction is one op. On CUDA, cuDNN does it all at once, with its own gradient, unless it is off.
 """
 
 from __future__ import annotations
@@ -52,8 +52,7 @@ def _network(name: str, scan: Scan) -> Callable[..., Any]:
             return run_torch(original, args, kwargs)
         if isinstance(args[3], (list, tuple)):
             data, batch_sizes, *rest = args
-            rows, *last = _layers(scan, data, tuple(raw(batch_sizes).tolist()), *rest)
-            return rows, *last
+            return _layers(scan, data, tuple(raw(batch_sizes).tolist()), *rest)
         *rest, batch_first = args
         return _dense(scan, *rest, batch_first=batch_first)
 
@@ -108,8 +107,7 @@ def _cell(name: str, scan: Scan) -> Callable[..., Any]:
 
     def cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
         first = tuple(hx) if isinstance(hx, (list, tuple)) else (hx,)
-        weights = [w_ih, w_hh] if b_ih is None else [w_ih, w_hh, b_ih, b_hh]
-        _, *states = scan(input, first, weights, (input.shape[0],), False)
+        _, *states = scan(input, first, (w_ih, w_hh, b_ih, b_hh), (input.shape[0],), False)
         return states[0] if len(states) == 1 else tuple(states)
 
     cell.__name__ = name

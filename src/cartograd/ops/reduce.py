@@ -41,7 +41,7 @@ def cast(gradient: Tensor, dtype: torch.dtype) -> Tensor:
     return gradient if gradient.dtype == dtype else gradient.to(dtype)
 
 
-@primitive("sum", extra=True)
+@primitive("sum", extra="constant")
 def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
     """Sum over `dim`.   d/dinput = g, repeated along the reduced axes"""
     return torch.sum(input, dim, keepdim, dtype=dtype), (input.shape, input.dtype)
@@ -68,7 +68,7 @@ def _(make: Any) -> Any:
     return make(2, 3), 1, True
 
 
-@primitive("mean", extra=True)
+@primitive("mean", extra="constant")
 def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
     """Mean over `dim`, n elements each.   d/dinput = g / n, repeated along the reduced axes"""
     return torch.mean(input, dim, keepdim, dtype=dtype), (input.shape, input.dtype)

@@ -36,7 +36,7 @@ def _interpolation_kernel(mode: str, dims: int, antialias: bool) -> Any:
     return getattr(torch.ops.aten, name).default
 
 
-@primitive(F.interpolate, extra=True)
+@primitive(F.interpolate, extra="constant")
 def interpolate(
     input: Tensor,
     size: Any = None,
@@ -124,7 +124,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 @pixel_shuffle.vjp("input")
 def _(g: Tensor, upscale_factor: int) -> Tensor:
-    return torch.pixel_unshuffle(g, upscale_factor)
+    return _unshuffled(g, upscale_factor)
 
 
 @pixel_shuffle.example
@@ -135,7 +135,14 @@ def _(make: Any) -> Any:
 @primitive("pixel_unshuffle")
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """The inverse of `pixel_shuffle`, which is also its gradient."""
-    return torch.pixel_unshuffle(input, downscale_factor)
+    return _unshuffled(input, downscale_factor)
+
+
+def _unshuffled(input: Tensor, factor: int) -> Tensor:
+    if input.numel():
+        return torch.pixel_unshuffle(input, factor)
+    *batch, channels, height, width = input.shape  # torch leaves the shape of an empty tensor as it is
+    return input.reshape(*batch, channels * factor * factor, height // factor, width // factor)
 
 
 @pixel_unshuffle.vjp("input")
@@ -164,7 +171,7 @@ def _(make: Any) -> Any:
     return make(1, 6, 2), 2
 
 
-@primitive(F.unfold, extra=True)
+@primitive(F.unfold, extra="constant")
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
     """Patches as columns: (N, C, H, W) to (N, C * KH * KW, number of patches).   d/dinput = fold(g)"""
     return F.unfold(input, kernel_size, dilation, padding, stride), input.shape[-2:]

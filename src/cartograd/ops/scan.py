@@ -18,12 +18,23 @@ from torch import Tensor
 
 from cartograd.engine.primitive import primitive
 
+_tanh_backward = torch.ops.aten.tanh_backward.default
+_tanh_backward_to = torch.ops.aten.tanh_backward.grad_input
+_sigmoid_backward_to = torch.ops.aten.sigmoid_backward.grad_input
+
 Sizes = tuple[int, ...]
 Needs = tuple[bool, ...]
 
 
 def _order(sizes: Sizes, reverse: bool) -> range:
     return range(len(sizes) - 1, -1, -1) if reverse else range(len(sizes))
+
+
+def _by_step(sizes: Sizes, *tensors: Tensor) -> list[tuple[Tensor, ...]]:
+    """For each step, its rows of each tensor: views, made all at once because that is much faster."""
+    if len(sizes) == 1:
+        return [tensors]
+    return list(zip(*[torch.split_with_sizes(one, sizes) for one in tensors], strict=True))
 
 
 def _current(state: Any, rows: int) -> Any:
@@ -58,7 +69,7 @@ def _weight_gradients(of_input: Tensor, of_hidden: Tensor, input: Tensor, met: T
     return [of_input.t() @ input if need[0] else None, of_hidden.t() @ met if need[1] else None, bias, other]
 
 
-@primitive(multiple=True, extra=True)
+@primitive(multiple=True)
 def rnn_scan(
     input: Tensor,
     h0: Tensor,
@@ -76,12 +87,12 @@ def rnn_scan(
     """
     out = F.linear(input, w_ih, b_ih)
     out = out if b_hh is None else out.add_(b_hh)
-    steps, recurrent, state = out.split(list(sizes)), w_hh.t(), h0
+    steps, recurrent, state = torch.split_with_sizes(out, sizes), w_hh.t(), h0
     for step in _order(sizes, reverse):
         new = steps[step].addmm_(_current(state, sizes[step]), recurrent)
         new = new.tanh_() if nonlinearity == "tanh" else new.relu_()
         state = _advanced(state, new)
-    return (out, state.clone()), None
+    return out, state.clone()
 
 
 @rnn_scan.vjp("input", "h0", "w_ih", "w_hh", "b_ih", "b_hh")
@@ -100,10 +111,10 @@ def _(
     values = out[0]
     slope = 1 - values * values if nonlinearity == "tanh" else (values > 0).to(values.dtype)
     sums = torch.empty_like(values)
-    parts = [one.split(list(sizes)) for one in (g[0], slope, sums)]
+    parts = _by_step(sizes, g[0], slope, sums)
     back = g[1]
     for step in reversed(_order(sizes, reverse)):
-        arriving, factor, s = (part[step] for part in parts)
+        arriving, factor, s = parts[step]
         torch.add(arriving, _current(back, sizes[step]), out=s)
         back = _advanced(back, s.mul_(factor) @ w_hh)
     weights = _weight_gradients(sums, sums, input, _before(h0, values, sizes, reverse) if need[3] else values, need[2:])
@@ -140,7 +151,7 @@ def _(make: Any) -> Any:
     return make(4, 1, low=0.5), make(2, 2), make(2, 1, low=0.5), make(2, 2, low=0.1), None, None, "relu", (2, 2), False
 
 
-@primitive(multiple=True, extra=True)
+@primitive(multiple=True, extra="constant")
 def gru_scan(
     input: Tensor,
     h0: Tensor,
@@ -159,16 +170,15 @@ def gru_scan(
     gates = F.linear(input, w_ih, b_ih)
     hidden = w_hh.shape[1]
     inner, out = (gates.new_empty(gates.shape[0], hidden) for _ in range(2))
-    parts = [one.split(list(sizes)) for one in (gates, inner, out)]
+    parts = _by_step(sizes, gates[:, : 2 * hidden], *gates.chunk(3, 1), inner, out)
     state = h0
     for step in _order(sizes, reverse):
-        gate, kept, new = (part[step] for part in parts)
+        both, r, z, n, kept, new = parts[step]
         met = _current(state, sizes[step])
         product = F.linear(met, w_hh, b_hh)
         kept.copy_(product[:, 2 * hidden :])
-        both = gate[:, : 2 * hidden].add_(product[:, : 2 * hidden]).sigmoid_()
-        n = gate[:, 2 * hidden :].addcmul_(both[:, :hidden], kept).tanh_()
-        torch.lerp(n, met, both[:, hidden:], out=new)
+        both.add_(product[:, : 2 * hidden]).sigmoid_()
+        torch.lerp(n.addcmul_(r, kept).tanh_(), met, z, out=new)
         state = _advanced(state, new)
     return (out, state.clone()), (gates, inner)
 
@@ -187,16 +197,19 @@ def _(
     need: Needs,
 ) -> Any:
     (r, z, n), inner, met = extra[0].chunk(3, 1), extra[1], _before(h0, out[0], sizes, reverse)
-    into_n = (1 - z) * (1 - n * n)
-    slopes = torch.stack([into_n * inner * r * (1 - r), (met - n) * z * (1 - z), into_n * r], 1)
-    arrived, of_hidden = torch.empty_like(n), torch.empty_like(slopes)
-    parts = [one.split(list(sizes)) for one in (g[0], arrived, slopes, of_hidden, z)]
+    into_n = _tanh_backward(1 - z, n)
+    slopes = torch.empty(len(n), 3, n.shape[1], dtype=n.dtype, device=n.device)
+    _sigmoid_backward_to(into_n * inner, r, grad_input=slopes[:, 0])
+    _sigmoid_backward_to(met - n, z, grad_input=slopes[:, 1])
+    torch.mul(into_n, r, out=slopes[:, 2])
+    arrived, of_hidden = torch.empty_like(into_n), torch.empty_like(slopes)
+    parts = _by_step(sizes, g[0], arrived, slopes, of_hidden, of_hidden.flatten(1), z)
     back = g[1]
     for step in reversed(_order(sizes, reverse)):
-        arriving, d, slope, s, carry = (part[step] for part in parts)
+        arriving, d, slope, s, all_s, carry = parts[step]
         torch.add(arriving, _current(back, sizes[step]), out=d)
         torch.mul(slope, d.unsqueeze(1), out=s)
-        back = _advanced(back, torch.addmm(d * carry, s.flatten(1), w_hh))
+        back = _advanced(back, torch.addmm(d * carry, all_s, w_hh))
     of_input = torch.cat([of_hidden[:, :2].flatten(1), into_n * arrived], 1)
     weights = _weight_gradients(of_input, of_hidden.flatten(1), input, met, need[2:])
     return of_input @ w_ih if need[0] else None, back, *weights
@@ -225,7 +238,7 @@ def _(make: Any) -> Any:
     return make(4, 1), make(2, 2), make(6, 1), make(6, 2), None, None, (2, 2), True
 
 
-@primitive(multiple=True, extra=True)
+@primitive(multiple=True, extra="constant")
 def lstm_scan(
     input: Tensor,
     h0: Tensor,
@@ -238,7 +251,7 @@ def lstm_scan(
     sizes: Sizes,
     reverse: bool,
 ) -> Any:
-    """c = f * c + i * a,  m = o * tanh(c),  h = m, or m w_hr', with i, f, a, o = sigmoid, sigmoid, tanh, sigmoid of sums.
+    """c = f * c + i * a,  m = o * tanh(c),  h = m or m w_hr';  i, f, o are sigmoids of sums, a is the tanh of one.
 
     With e = g + what the next step sends (times w_hr) and d = what it sends to c, + e * o (1 - tanh(c)^2): i receives
     d * a * i (1 - i),  f receives d * c * f (1 - f),  a receives d * i (1 - a^2),  o receives e * tanh(c) * o (1 - o),
@@ -246,16 +259,14 @@ def lstm_scan(
     """
     gates = F.linear(input, w_ih, b_ih)
     gates = gates if b_hh is None else gates.add_(b_hh)
-    width = c0.shape[1]
-    cells = gates.new_empty(gates.shape[0], width)
+    cells = gates.new_empty(gates.shape[0], c0.shape[1])
     out = gates.new_empty(gates.shape[0], h0.shape[1])
-    parts = [one.split(list(sizes)) for one in (gates, cells, out)]
+    parts = _by_step(sizes, gates, gates[:, : 2 * c0.shape[1]], *gates.chunk(4, 1), cells, out)
     recurrent, h, c = w_hh.t(), h0, c0
     for step in _order(sizes, reverse):
-        gate, cell, new = (part[step] for part in parts)
+        gate, i_and_f, i, f, a, o, cell, new = parts[step]
         gate.addmm_(_current(h, sizes[step]), recurrent)
-        i, f, a, o = gate.chunk(4, 1)
-        gate[:, : 2 * width].sigmoid_(), a.tanh_(), o.sigmoid_()
+        i_and_f.sigmoid_(), a.tanh_(), o.sigmoid_()
         torch.mul(f, _current(c, sizes[step]), out=cell).addcmul_(i, a)
         torch.mul(o, cell.tanh(), out=new) if w_hr is None else torch.mm(o * cell.tanh(), w_hr.t(), out=new)
         h, c = _advanced(h, new), _advanced(c, cell)
@@ -279,20 +290,23 @@ def _(
 ) -> Any:
     (i, f, a, o), cells = extra[0].chunk(4, 1), extra[1]
     squashed = cells.tanh()
-    into_c = o * (1 - squashed * squashed)
-    met = _before(c0, cells, sizes, reverse)
-    slopes = torch.stack([a * i * (1 - i), met * f * (1 - f), i * (1 - a * a), squashed * o * (1 - o)], 1)
+    into_c = _tanh_backward(o, squashed)
+    slopes = torch.empty(len(cells), 4, cells.shape[1], dtype=cells.dtype, device=cells.device)
+    for k, (factor, gate) in enumerate(((a, i), (_before(c0, cells, sizes, reverse), f), (i, a), (squashed, o))):
+        (_tanh_backward_to if gate is a else _sigmoid_backward_to)(factor, gate, grad_input=slopes[:, k])
     sums, arrived = torch.empty_like(slopes), torch.empty_like(out[0])
-    parts = [one.split(list(sizes)) for one in (g[0], arrived, into_c, slopes, sums, f)]
+    parts = _by_step(
+        sizes, g[0], arrived, into_c, slopes[:, :3], slopes[:, 3], sums[:, :3], sums[:, 3], sums.flatten(1), f
+    )
     back_h, back_c = g[1], g[2]
     for step in reversed(_order(sizes, reverse)):
-        arriving, e, toward_c, slope, s, carry = (part[step] for part in parts)
+        arriving, e, toward_c, slope, slope_o, s, s_o, all_s, carry = parts[step]
         torch.add(arriving, _current(back_h, sizes[step]), out=e)
         e = e if w_hr is None else e @ w_hr
         d = torch.addcmul(_current(back_c, sizes[step]), e, toward_c)
-        torch.mul(slope[:, :3], d.unsqueeze(1), out=s[:, :3])
-        torch.mul(slope[:, 3], e, out=s[:, 3])
-        back_h = _advanced(back_h, s.flatten(1) @ w_hh)
+        torch.mul(slope, d.unsqueeze(1), out=s)
+        torch.mul(slope_o, e, out=s_o)
+        back_h = _advanced(back_h, all_s @ w_hh)
         back_c = _advanced(back_c, d.mul_(carry))
     every = sums.flatten(1)
     before = _before(h0, out[0], sizes, reverse) if need[4] else out[0]

@@ -51,7 +51,7 @@ def _(make: Any) -> Any:
     return (make(2, 3),)
 
 
-@primitive("max", multiple=True, extra=True)
+@primitive("max", multiple=True, extra="constant")
 def max_along(input: Tensor, dim: int, keepdim: bool = False) -> Any:
     """The largest element along `dim`, and its index.   d/dinput = g at that index, else 0"""
     return chosen(torch.max(input, dim, keepdim), input)
@@ -83,7 +83,7 @@ def _(make: Any) -> Any:
     return (make(2, 3),)
 
 
-@primitive("min", multiple=True, extra=True)
+@primitive("min", multiple=True, extra="constant")
 def min_along(input: Tensor, dim: int, keepdim: bool = False) -> Any:
     """The smallest element along `dim`, and its index.   d/dinput = g at that index, else 0"""
     return chosen(torch.min(input, dim, keepdim), input)
@@ -154,7 +154,7 @@ def _(make: Any) -> Any:
     return (make(2, 3),)
 
 
-@primitive("median", multiple=True, extra=True)
+@primitive("median", multiple=True, extra="constant")
 def median_along(input: Tensor, dim: int, keepdim: bool = False) -> Any:
     """The lower median along `dim`, and its index.   d/dinput = g at that index, else 0"""
     return chosen(torch.median(input, dim, keepdim), input)
@@ -192,7 +192,7 @@ def _(make: Any) -> Any:
     return (make(2, 3),)
 
 
-@primitive("nanmedian", multiple=True, extra=True)
+@primitive("nanmedian", multiple=True, extra="constant")
 def nanmedian_along(input: Tensor, dim: int, keepdim: bool = False) -> Any:
     """As `median_along`, of what is not NaN.   d/dinput = g at that index, else 0"""
     return chosen(torch.nanmedian(input, dim, keepdim), input)
@@ -214,7 +214,7 @@ def nanmedian(input: Any, *args: Any, **options: Any) -> Any:
     return nanmedian_along(input, *args, **options) if args or options else nanmedian_of_all(input)
 
 
-@primitive("mode", multiple=True, extra=True)
+@primitive("mode", multiple=True, extra="constant")
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The commonest value along `dim`, and an index of it.   d/dinput = g at that index, else 0"""
     return chosen(torch.mode(input, dim, keepdim), input)
@@ -230,7 +230,7 @@ def _(make: Any) -> Any:
     return make(2, 3), 1
 
 
-@primitive("kthvalue", multiple=True, extra=True)
+@primitive("kthvalue", multiple=True, extra="constant")
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest element along `dim`, and its index.   d/dinput = g at that index, else 0"""
     return chosen(torch.kthvalue(input, k, dim, keepdim), input)
@@ -246,7 +246,7 @@ def _(make: Any) -> Any:
     return make(2, 3), 2
 
 
-@primitive("topk", multiple=True, extra=True)
+@primitive("topk", multiple=True, extra="constant")
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The k largest or smallest elements along `dim`, and their indices.   d/dinput = g at those indices, else 0"""
     return chosen(torch.topk(input, k, dim, largest, sorted), input)
@@ -262,7 +262,7 @@ def _(make: Any) -> Any:
     return make(2, 4), 2
 
 
-@primitive("sort", multiple=True, extra=True)
+@primitive("sort", multiple=True, extra="constant")
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
     """The elements in order along `dim`, and where each stood.   d/dinput = g, put back in the old order"""
     return chosen(torch.sort(input, dim=dim, descending=descending, stable=bool(stable)), input)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cartograd.engine.fallback import run_torch
+from cartograd.engine.fastpath import unary
 from cartograd.engine.primitive import composite, primitive
 from cartograd.ops.reduce import Axes
 
@@ -16,7 +17,7 @@ BUILT_IN: Any = torch._C._VariableFunctions
 """What a Python function of torch reaches when it is given a list of tensors."""
 
 
-@primitive(torch.Tensor.reshape, torch.reshape, extra=True)
+@primitive(torch.Tensor.reshape, torch.reshape, extra="constant")
 def reshape(input: Tensor, *shape: int) -> Any:
     """The elements in row-major order, under `shape`.   d/dinput = g under the old shape"""
     return input.reshape(shape), input.shape
@@ -32,7 +33,7 @@ def _(make: Any) -> Any:
     return make(2, 3), 3, -1
 
 
-@primitive(torch.Tensor.view, extra=True)
+@primitive(torch.Tensor.view, extra="constant")
 def view(input: Tensor, *size: int) -> Any:
     """As `reshape`, of the same memory or not at all.   d/dinput = g under the old shape"""
     return input.view(size), input.shape
@@ -74,7 +75,7 @@ def ravel(input: Any) -> Any:
     return reshape(input, -1)
 
 
-@primitive("flatten", extra=True)
+@primitive("flatten", extra="constant")
 def merge_axes(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Any:
     """Axes `start_dim` to `end_dim` as one.   d/dinput = g under the old shape"""
     return torch.flatten(input, start_dim, end_dim), input.shape
@@ -99,7 +100,7 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     return merge_axes(input, start_dim, end_dim)
 
 
-@primitive("unflatten", extra=True)
+@primitive("unflatten", extra="constant")
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Any:
     """Axis `dim` as several of `sizes`.   d/dinput = g under the old shape"""
     return torch.unflatten(input, dim, sizes), input.shape
@@ -115,7 +116,7 @@ def _(make: Any) -> Any:
     return make(2, 6), -1, (3, -1)
 
 
-@primitive(torch.Tensor.squeeze, torch.squeeze, extra=True)
+@primitive(torch.Tensor.squeeze, torch.squeeze, extra="constant")
 def squeeze(input: Tensor, dim: Axes | None = None) -> Any:
     """Without the axes of size 1, or those of them in `dim`.   d/dinput = g under the old shape"""
     return torch.squeeze(input) if dim is None else torch.squeeze(input, dim), input.shape
@@ -194,6 +195,9 @@ def _(g: Tensor) -> Tensor:
 @t.example
 def _(make: Any) -> Any:
     return (make(2, 3),)
+
+
+composite("t")(unary(t))
 
 
 @composite(torch.Tensor.T.__get__)  # type: ignore[attr-defined]
@@ -285,7 +289,7 @@ def broadcast_to(input: Any, *size: Any, **options: Any) -> Any:
     return expand(input, *size, **options)
 
 
-@primitive("sum_to_size", extra=True)
+@primitive("sum_to_size", extra="constant")
 def sum_over_broadcast(input: Tensor, *size: int) -> Any:
     """Summed over the axes that broadcasting from `size` made.   d/dinput = g, broadcast"""
     return input.sum_to_size(size), input.shape

@@ -12,6 +12,27 @@ from typing import Any
 from cartograd.ops import conv, maxpool, pool
 from cartograd.ops.layout import channels_last
 
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+]
+
 
 def _max_pool(values: Callable[..., Any], both: Callable[..., Any], dims: int) -> Callable[..., Any]:
     def max_pool(

@@ -9,10 +9,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cartograd.engine.primitive import primitive
-from cartograd.ops.maxpool import both, to_winner, values
+from cartograd.ops.layout import blank
+from cartograd.ops.maxpool import both, of_values, values
+
+_gather_backward = torch.ops.aten.gather_backward.default
 
 
-@primitive(F.fractional_max_pool2d, extra=True)
+def _to_winner(g: Any, extra: Any, dims: int) -> Tensor:
+    """Each element of g is added to the input element that was the maximum; the kernels' indices are flat."""
+    g, (indices, shape) = of_values(g), extra
+    plane = (*shape[:-dims], shape[-dims:].numel())
+    return _gather_backward(g.flatten(-dims), blank(plane, g), -1, indices.flatten(-dims), False).view(shape)
+
+
+@primitive(F.fractional_max_pool2d, extra="constant")
 def fractional_max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -25,10 +35,12 @@ def fractional_max_pool2d(
     found = F.fractional_max_pool2d_with_indices(
         input, kernel_size, output_size, output_ratio, _random_samples=_random_samples
     )
-    return values(found, input, 2)
+    return values(found, input)
 
 
-fractional_max_pool2d.vjp("input")(to_winner)
+@fractional_max_pool2d.vjp("input")
+def _(g: Any, extra: Any) -> Tensor:
+    return _to_winner(g, extra, 2)
 
 
 @fractional_max_pool2d.example
@@ -36,7 +48,7 @@ def _(make: Any) -> Any:
     return make(1, 1, 4, 5), 2, (2, 3), None, False, torch.full((1, 1, 2), 0.4, dtype=torch.float64)
 
 
-@primitive(F.fractional_max_pool2d_with_indices, extra=True, multiple=True)
+@primitive(F.fractional_max_pool2d_with_indices, extra="constant", multiple=True)
 def fractional_max_pool2d_with_indices(
     input: Tensor,
     kernel_size: Any,
@@ -49,10 +61,12 @@ def fractional_max_pool2d_with_indices(
     found = F.fractional_max_pool2d_with_indices(
         input, kernel_size, output_size, output_ratio, _random_samples=_random_samples
     )
-    return both(found, input, 2)
+    return both(found, input)
 
 
-fractional_max_pool2d_with_indices.vjp("input")(to_winner)
+@fractional_max_pool2d_with_indices.vjp("input")
+def _(g: Any, extra: Any) -> Tensor:
+    return _to_winner(g, extra, 2)
 
 
 @fractional_max_pool2d_with_indices.example
@@ -60,7 +74,7 @@ def _(make: Any) -> Any:
     return make(1, 1, 4, 5), 2, (2, 3), None, True, torch.full((1, 1, 2), 0.4, dtype=torch.float64)
 
 
-@primitive(F.fractional_max_pool3d, extra=True)
+@primitive(F.fractional_max_pool3d, extra="constant")
 def fractional_max_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -73,10 +87,12 @@ def fractional_max_pool3d(
     found = F.fractional_max_pool3d_with_indices(
         input, kernel_size, output_size, output_ratio, _random_samples=_random_samples
     )
-    return values(found, input, 3)
+    return values(found, input)
 
 
-fractional_max_pool3d.vjp("input")(to_winner)
+@fractional_max_pool3d.vjp("input")
+def _(g: Any, extra: Any) -> Tensor:
+    return _to_winner(g, extra, 3)
 
 
 @fractional_max_pool3d.example
@@ -84,7 +100,7 @@ def _(make: Any) -> Any:
     return make(1, 1, 2, 3, 4), (1, 2, 2), (1, 1, 2), None, False, torch.full((1, 1, 3), 0.4, dtype=torch.float64)
 
 
-@primitive(F.fractional_max_pool3d_with_indices, extra=True, multiple=True)
+@primitive(F.fractional_max_pool3d_with_indices, extra="constant", multiple=True)
 def fractional_max_pool3d_with_indices(
     input: Tensor,
     kernel_size: Any,
@@ -97,10 +113,12 @@ def fractional_max_pool3d_with_indices(
     found = F.fractional_max_pool3d_with_indices(
         input, kernel_size, output_size, output_ratio, _random_samples=_random_samples
     )
-    return both(found, input, 3)
+    return both(found, input)
 
 
-fractional_max_pool3d_with_indices.vjp("input")(to_winner)
+@fractional_max_pool3d_with_indices.vjp("input")
+def _(g: Any, extra: Any) -> Tensor:
+    return _to_winner(g, extra, 3)
 
 
 @fractional_max_pool3d_with_indices.example
