@@ -1,4 +1,4 @@
-"""OpInfo parity of ops/attention.py."""
+"""OpInfo parity of ops/attention.py and ops/attention_kernels.py."""
 
 import pytest
 from harness import check_entry, entries

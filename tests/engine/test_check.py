@@ -97,7 +97,7 @@ def test_several_inputs_and_outputs_are_all_checked():
     def _(g, x):
         return g[0] * x + 2 * g[1]  # wrong for the second output
 
-    with pytest.raises(errors.GradcheckError, match="output 1 .*input 1 "):
+    with pytest.raises(errors.GradcheckError, match=r"output 1 .*input 1 "):
         cartograd.gradcheck(both, (leaf(0.3), leaf(0.7)))
 
 

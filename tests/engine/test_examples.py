@@ -48,7 +48,7 @@ def arguments(op, example):
     def call(*given):
         full = list(bound)
         for slot, value in zip(slots, given, strict=True):
-            full[slot] = value
+            full[slot] = op.through[example](value)
         return op(*full[:-1], *full[-1]) if op.variadic else op(**dict(zip(op.params, full, strict=True)))
 
     return [lifted(bound[slot]) for slot in slots], call

@@ -369,7 +369,7 @@ def test_input_without_a_rule_is_refused_not_cut():
         return x * w
 
     op = wrong(lambda g, w: g * w, ("x",), forward)
-    with pytest.raises(errors.UnsupportedError, match="'w'.*requires grad"):
+    with pytest.raises(errors.UnsupportedError, match=r"'w'.*requires grad"):
         op(leaf(1.0), leaf(2.0))
     assert op(leaf(1.0), leaf(2.0).detach()).requires_grad
 
@@ -379,7 +379,7 @@ def test_tensor_in_the_place_of_an_option_is_refused_not_cut():
         return x * scale
 
     op = wrong(lambda g, scale: g * scale, ("x",), forward)
-    with pytest.raises(errors.UnsupportedError, match="'scale'.*requires grad"):
+    with pytest.raises(errors.UnsupportedError, match=r"'scale'.*requires grad"):
         op(leaf(1.0), leaf(2.0))
     x = leaf(1.0)
     y = op(x, cartograd.tensor([2.0], dtype=torch.float64))

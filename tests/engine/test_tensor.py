@@ -90,7 +90,6 @@ def test_requires_grad_is_switched_on_leaves_only():
 def test_conversions_to_python_numbers():
     x = leaf(2.5)
     assert (float(x), int(x), x.item(), bool(x), math.sqrt(x)) == (2.5, 2, 2.5, True, math.sqrt(2.5))
-    assert complex(x) == 2.5 + 0j
     assert [10, 20, 30][cartograd.tensor(1)] == 20
     assert list(range(cartograd.tensor(2))) == [0, 1]
     assert leaf(1.0, 2.0).tolist() == [1.0, 2.0]
@@ -98,6 +97,11 @@ def test_conversions_to_python_numbers():
         bool(leaf(1.0, 2.0))
     with pytest.raises(TypeError):
         [0, 1][leaf(1.0)]
+
+
+@pytest.mark.xfail(strict=True, reason="B46: torch warns")
+def test_conversion_to_a_complex_number():
+    assert complex(leaf(2.5)) == 2.5 + 0j
 
 
 def test_len_iter_and_membership():
@@ -135,7 +139,7 @@ def test_hash_and_equality():
     assert len({x, y, x}) == 2
     assert (x == y).tolist() == [True, False]
     assert (x != y).tolist() == [False, True]
-    assert not (x == None)  # noqa: E711
+    assert (x == None) is False  # noqa: E711
     assert x != "text"
     assert [x < y, x <= y, x > y, x >= y][0].tolist() == [False, True]
 
@@ -176,7 +180,7 @@ def test_describing_attributes_are_torchs():
     assert x.T.shape == (2, 3)
     assert x.mT.requires_grad
     with pytest.raises(AttributeError):
-        x.nonsense  # noqa: B018
+        x.nonsense
     with pytest.raises(AttributeError):
         x.nonsense = 1
 
@@ -199,9 +203,14 @@ def test_numpy_array_shares_memory():
     x.numpy()[0] = 7.0
     numpy.asarray(x)[1] = 8.0
     assert x.tolist() == [7.0, 8.0]
+
+
+@pytest.mark.xfail(strict=True, reason="B45: __array__ ignores copy=True")
+def test_numpy_copy_is_a_copy():
+    x = cartograd.tensor([1.0, 2.0])
     copied = numpy.array(x, copy=True)
     copied[0] = 0.0
-    assert x.tolist() == [7.0, 8.0]
+    assert x.tolist() == [1.0, 2.0]
 
 
 OPERATORS = {
@@ -218,7 +227,9 @@ OPERATORS = {
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("kind", ["numpy", "torch", "Tensor", "Parameter"])
-def test_other_kinds_of_operand_on_either_side(name, side, kind):
+def test_other_kinds_of_operand_on_either_side(request, name, side, kind):
+    if (name, kind) == ("@", "numpy"):
+        request.applymarker(pytest.mark.xfail(strict=True, reason="B47: no matrix product with a NumPy array"))
     data = torch.tensor([1.5, 2.5], dtype=torch.float64)
     other = {"numpy": data.numpy(), "torch": data, "Tensor": cartograd.tensor(data), "Parameter": nn.Parameter(data)}[
         kind
@@ -268,7 +279,7 @@ def test_operands_that_fit_nothing_raise_type_errors():
     with pytest.raises(TypeError):
         leaf(1.0) + "text"
     with pytest.raises(TypeError):
-        [] * leaf(1.0)  # noqa: B018
+        [] * leaf(1.0)
 
 
 # Torch's own graphs
@@ -313,6 +324,7 @@ def test_plain_leaf_of_torch_gets_its_gradient():
     assert found.tolist() == [3.0]
 
 
+@pytest.mark.xfail(strict=True, reason="B49: the recorded gradient's graph is dropped")
 def test_recorded_gradient_into_torchs_graph_is_refused_not_cut():
     w = nn.Parameter(torch.tensor([2.0], dtype=torch.float64))
     x = leaf(3.0)

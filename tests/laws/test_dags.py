@@ -132,7 +132,7 @@ def test_hooks_fire_once_per_tensor_on_the_total(program):
     loss = run(program, leaves, watch)
     if not loss.requires_grad:
         return
-    places = [one for one in watched]
+    places = list(watched)
     expected = cartograd.grad(loss, places, retain_graph=True, allow_unused=True)
     calls.clear()
     totals.clear()
@@ -142,6 +142,51 @@ def test_hooks_fire_once_per_tensor_on_the_total(program):
         assert calls == Counter(dict.fromkeys(reached, 1))
     for i in reached:
         assert torch.equal(totals[i], expected[i].data)
+
+
+@law
+@given(programs, st.integers(0, 3))
+def test_every_way_to_ask_gives_the_same_bits(program, chosen):
+    leaves = ours(program)
+    loss = run(program, leaves)
+    if not loss.requires_grad:
+        return
+    wanted = [one for one in leaves if one.requires_grad]
+    some = wanted[: chosen + 1]
+    through_grad = cartograd.grad(loss, some, retain_graph=True, allow_unused=True)
+    loss.backward(inputs=some, retain_graph=True)
+    limited = gradients(some)
+    for one in leaves:
+        one.grad = None
+    loss.backward()
+    for one, other, stored in zip(through_grad, limited, gradients(some), strict=True):
+        assert (one is None) == (other is None) == (stored is None)
+        assert one is None or (torch.equal(one.data, stored) and torch.equal(other, stored))
+
+
+@law
+@given(programs)
+def test_no_two_gradients_share_memory(program):
+    leaves = ours(program)
+    kept = []
+
+    def keep(value):
+        if value.requires_grad and not value.is_leaf:
+            value.retain_grad()
+            kept.append(value)
+
+    loss = run(program, leaves, keep)
+    if not loss.requires_grad:
+        return
+    seed = torch.ones((), dtype=torch.float64)
+    for _ in range(2):
+        loss.backward(seed, retain_graph=True)
+    distinct = {id(one._edge): one for one in [*leaves, *kept] if one.grad is not None}.values()
+    blocks = [one.grad.data.untyped_storage().data_ptr() for one in distinct]
+    assert len(set(blocks)) == len(blocks)
+    values = {one.data.untyped_storage().data_ptr() for one in [*leaves, *kept]} | {seed.data_ptr()}
+    assert not values & set(blocks)
+    assert seed.item() == 1.0
 
 
 @law

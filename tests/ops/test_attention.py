@@ -1,4 +1,4 @@
-"""ops/attention.py: masks, rows that see nothing, dropout, groups of heads, dtypes; and the modules built on it."""
+"""Attention by formula and by kernel: masks, unseeing rows, dropout, groups of heads, dtypes, and torch's modules."""
 
 import copy
 import math
@@ -63,7 +63,7 @@ def compare(query, key, value, mask=None, tolerance=1e-10, name=None, **options)
 def test_kernel_and_formula_agree_with_torch(causal, scale):
     torch.manual_seed(0)
     q, k, v = randn(2, 3, 4, 6), randn(2, 3, 5, 6), randn(2, 3, 5, 6)
-    compare(q, k, v, is_causal=causal, scale=scale, name="flash_attention")
+    compare(q, k, v, is_causal=causal, scale=scale, name="fused_attention")
     with sdpa_kernel(SDPBackend.MATH):
         compare(q, k, v, is_causal=causal, scale=scale, name="attention")
     compare(q[0], k[0], v[0], is_causal=causal, scale=scale, name="attention")
@@ -118,7 +118,7 @@ def test_mask_and_causal_together():
     q, k, v = randn(1, 2, 4, 6), randn(1, 2, 5, 6), randn(1, 2, 5, 6)
     mask = torch.ones(4, 5, dtype=torch.bool)
     mask[2, 1] = False
-    compare(q, k, v, mask, is_causal=True, name="flash_attention")
+    compare(q, k, v, mask, is_causal=True, name="fused_attention")
     one = F.scaled_dot_product_attention(ours(q), ours(k), ours(v[..., :3]), mask, is_causal=True)
     both = F.scaled_dot_product_attention(q, k, v[..., :3], mask & torch.ones(4, 5, dtype=torch.bool).tril())
     close(one, both)
@@ -176,7 +176,7 @@ def test_dtype_is_kept(dtype):
     torch.manual_seed(8)
     q, k, v = (randn(2, 3, 5, 6, dtype=dtype) for _ in range(3))
     tolerance = 1e-5 if dtype == torch.float32 else 0.02
-    assert compare(q, k, v, tolerance=tolerance, name="flash_attention").dtype is dtype
+    assert compare(q, k, v, tolerance=tolerance, name="fused_attention").dtype is dtype
     assert compare(q, k, v[..., :2], tolerance=tolerance, name="attention").dtype is dtype
 
 
@@ -294,3 +294,32 @@ def test_second_derivative_through_a_layer():
     (first,) = cartograd.grad(module(mine).sin().sum(), mine, create_graph=True)
     for one, other in zip(cartograd.grad((first * first).sum(), [mine, weight]), expected, strict=True):
         close(one, other)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["plain", "causal", "bool", "float", "row"])
+def test_kernels_on_cuda(dtype, kind):
+    """Against the formula in float64: torch's own kernels differ from each other by as much."""
+    torch.manual_seed(16)
+    q, k, v = (torch.randn(2, 3, 20, 16, dtype=dtype, device="cuda") for _ in range(3))
+    mask = {
+        "bool": torch.rand(2, 1, 20, 20, device="cuda") > 0.4,
+        "float": torch.randn(20, 20, dtype=dtype, device="cuda"),
+        "row": torch.randn(1, 20, dtype=dtype, device="cuda"),
+    }.get(kind)
+    mine = [cartograd.tensor(one, requires_grad=True) for one in (q, k, v)]
+    exact = [cartograd.tensor(one.double().cpu(), requires_grad=True) for one in (q, k, v)]
+    wide = None if mask is None else (mask if mask.dtype == torch.bool else mask.double()).cpu()
+    out = F.scaled_dot_product_attention(*mine, mask, is_causal=kind == "causal")
+    right = F.scaled_dot_product_attention(*exact, wide, is_causal=kind == "causal")
+    assert nodes(out) == ["attention" if dtype == torch.float64 else "fused_attention"]
+    tolerance = {torch.float64: 1e-10, torch.float32: 1e-3, torch.bfloat16: 0.05}[dtype]
+    close(out.data.double().cpu(), right.data, tolerance)
+    seed = torch.randn_like(q)
+    found = cartograd.grad(out, mine, seed)
+    expected = cartograd.grad(right, exact, seed.double().cpu())
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype is dtype
+        close(one.data.double().cpu(), other.data, tolerance)

@@ -153,9 +153,9 @@ class TestCTC:
             assert loss[0].item() == 0
             assert not log_probs.grad.data.any()
 
-    def test_the_gradient_is_that_of_the_log_probabilities_themselves(self):
-        log_probs = cartograd.tensor(torch.log_softmax(values(6, 2, 4), 2), requires_grad=True)
-        assert cartograd.gradcheck(lambda x: F.ctc_loss(x, *self.ARGS), log_probs)
+    def test_the_gradient_is_that_of_the_scores_behind_a_log_softmax(self):
+        scores = cartograd.tensor(values(6, 2, 4), requires_grad=True)
+        assert cartograd.gradcheck(lambda x: F.ctc_loss(torch.log_softmax(x, 2), *self.ARGS), scores)
 
     def test_second_derivative_is_refused(self):
         log_probs = cartograd.tensor(torch.log_softmax(values(6, 2, 4), 2), requires_grad=True)

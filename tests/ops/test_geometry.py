@@ -47,7 +47,9 @@ def test_recorded_gradients_are_the_same_and_finite_at_zero(p):
 
 def test_cdist_of_no_points():
     agree(lambda a, b: torch.cdist(a, b), torch.zeros(0, 2, dtype=torch.float64), randn(3, 2))
-    agree(lambda a, b: torch.cdist(a, b), torch.zeros(2, 0, dtype=torch.float64), torch.zeros(3, 0, dtype=torch.float64))
+    agree(
+        lambda a, b: torch.cdist(a, b), torch.zeros(2, 0, dtype=torch.float64), torch.zeros(3, 0, dtype=torch.float64)
+    )
 
 
 def test_bad_arguments():

@@ -175,7 +175,9 @@ def test_vector_products():
 
 
 def test_in_place_matrix_sums():
-    agree(lambda x, a, b: (x * 1).addmm_(a, b, beta=0.5, alpha=2), randn(2, 2), randn(2, 3, seed=1), randn(3, 2, seed=2))
+    agree(
+        lambda x, a, b: (x * 1).addmm_(a, b, beta=0.5, alpha=2), randn(2, 2), randn(2, 3, seed=1), randn(3, 2, seed=2)
+    )
 
 
 def test_beta_zero_ignores_the_input():

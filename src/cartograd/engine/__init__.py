@@ -1,5 +1,6 @@
 """The autodiff engine. It knows no op by name."""
 
+from cartograd.engine import functions as functions
 from cartograd.engine import methods as methods
 from cartograd.engine.backward import backward as backward
 from cartograd.engine.check import gradcheck as gradcheck

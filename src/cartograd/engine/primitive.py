@@ -33,7 +33,7 @@ from typing import Any, overload
 import torch
 import torch.nn.functional
 
-from cartograd.engine.tensor import RULES, Tensor
+from cartograd.engine.tensor import ALIASES, KEYWORDS, RULES, Tensor
 from cartograd.errors import UnsupportedError, VjpError
 
 _NAMESPACES = (
@@ -44,7 +44,6 @@ _NAMESPACES = (
     torch.special,
     torch.linalg,
 )
-_ALIASES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other", "self": "input"}
 
 
 class Rule:
@@ -177,6 +176,7 @@ class Primitive:
         self.fast: Callable[..., Any] | None = None
         self.restated: Callable[..., Any] | None = None
         self.examples: list[Callable[..., Any]] = []
+        self.through: dict[Callable[..., Any], Callable[[Any], Any]] = {}
         self._read_signature()
 
     def _read_signature(self) -> None:
@@ -232,12 +232,15 @@ class Primitive:
         self.fast = None
         return function
 
-    def example(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def example(self, function: Callable[..., Any], through: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
         """Declare arguments to check the gradients with: ``function(make)`` returns a tuple of them.
+
+        `through` is applied to the inputs first, where the op is only defined for what it makes of them.
 
         ``make(*shape, low=-1.0, high=1.0)`` gives random float64 numbers in between.
         """
         self.examples.append(function)
+        self.through[function] = through or (lambda value: value)
         return function
 
     def plan(self, need: tuple[bool, ...]) -> Plan:
@@ -262,7 +265,7 @@ class Primitive:
             return None
         values = [*args, *self.defaults[count:]]
         for key, value in kwargs.items():
-            slot = self.places.get(_ALIASES.get(key, key) if key not in self.params else key)
+            slot = self.places.get(ALIASES.get(key, key) if key not in self.params else key)
             if slot is None or slot >= len(values) or slot < count:
                 return None
             values[slot] = value
@@ -314,15 +317,15 @@ def bind_to_torch(target: Callable[..., Any], functions: tuple[Any, ...]) -> lis
 
     The methods of `Tensor` itself are replaced by `target` where it is a plain function: a shorter way there.
     """
-    bound: list[Any] = []
+    bound: list[tuple[str, Any]] = []
     for function in functions:
-        bound.extend(spellings(function) if isinstance(function, str) else [function])
-    for function in bound:
+        name = function if isinstance(function, str) else getattr(function, "__name__", "")
+        bound.extend((name, one) for one in (spellings(function) if isinstance(function, str) else [function]))
+    for name, function in bound:
         RULES[function] = target
-        name = getattr(function, "__name__", "")
         if isinstance(target, FunctionType) and getattr(torch.Tensor, name, None) is function:
             setattr(Tensor, name, target)
-    return bound
+    return [function for _, function in bound]
 
 
 def primitive(
@@ -379,6 +382,9 @@ def composite(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., A
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         bind_to_torch(function, functions)
+        parameters = inspect.signature(function).parameters.values()
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            KEYWORDS[function] = frozenset(p.name for p in parameters)
         return function
 
     return declare

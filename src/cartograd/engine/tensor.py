@@ -19,6 +19,12 @@ from cartograd.errors import LeafError, NoGradientError, UnsupportedError
 RULES: dict[Any, Callable[..., Any]] = {}
 """torch function -> our op. Filled by `primitive` and `composite`; the engine itself knows no op."""
 
+KEYWORDS: dict[Any, frozenset[str]] = {}
+"""The keywords that a composite takes. A call with others takes torch's derivative."""
+
+ALIASES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other", "self": "input"}
+"""Names that torch accepts for its own parameters."""
+
 
 class Tensor:
     """A value that remembers how it was computed.
@@ -82,7 +88,16 @@ class Tensor:
             from cartograd.engine.fallback import run_torch
 
             return run_torch(func, args, kwargs or {})
-        return rule(*args, **kwargs) if kwargs else rule(*args)
+        if not kwargs:
+            return rule(*args)
+        known = KEYWORDS.get(rule)
+        if known is not None and not known.issuperset(kwargs):
+            kwargs = {name if name in known else ALIASES.get(name, name): value for name, value in kwargs.items()}
+            if not known.issuperset(kwargs):
+                from cartograd.engine.fallback import run_torch
+
+                return run_torch(func, args, kwargs)
+        return rule(*args, **kwargs)
 
     # The graph
 

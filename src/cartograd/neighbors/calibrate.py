@@ -7,11 +7,12 @@ import math
 
 import torch
 
-from cartograd.neighbors.cells import CellJoin, measured
-from cartograd.neighbors.problem import Found, Problem, solve_exactly
+from cartograd.neighbors.cells import CellJoin
+from cartograd.neighbors.exact import Found
+from cartograd.neighbors.measure import measured
+from cartograd.neighbors.problem import Problem, solve_exactly
 from cartograd.neighbors.progress import steps
 from cartograd.neighbors.routing import Routing, train
-from cartograd.neighbors.rows import PickedRows
 
 log = logging.getLogger("cartograd.neighbors")
 
@@ -42,7 +43,9 @@ def solve_by_cells(problem: Problem) -> Found:
         if recall >= problem.recall:
             return found
         probes = math.ceil(1.5 * probes)
-    log.info("cells: recall %.2f would need %d of %d cells per row; searching exactly", problem.recall, probes, len(routing))
+    log.info(
+        "cells: recall %.2f would need %d of %d cells per row; searching exactly", problem.recall, probes, len(routing)
+    )
     return solve_exactly(problem)
 
 
@@ -73,19 +76,21 @@ def _probes(needed: torch.Tensor, recall: float, cells: int) -> int:
 
 
 def _join(problem: Problem, routing: Routing, probes: int) -> Found:
-    join = CellJoin(problem.data, problem.k, routing, probes, problem.queries)
-    for _ in steps(join.run(), len(routing), "neighbours, cells", problem.verbose):
+    join = CellJoin(problem.data, problem.k, routing, probes, problem.queries, problem.own is not None)
+    for _ in steps(join.run(), len(join), "neighbours, cells", problem.verbose):
         pass
     ids = join.candidates()
     if problem.own is not None and problem.queries is not None:
         ids.masked_fill_(ids == problem.own[:, None], -1)
     order = join.order()
     del join
-    return repaired(problem, *measured(problem.data, problem.asked, ids, order, problem.k))
+    single = problem.data.dtype == torch.float32
+    return repaired(problem, *measured(problem.metric, problem.data, problem.asked, ids, order, exact=not single))
 
 
 def repaired(problem: Problem, ids: torch.Tensor, raw: torch.Tensor) -> Found:
-    """Search exactly for the few rows of which fewer than k neighbours were found."""
+    """The k best of sorted candidates; rows of which fewer were found are searched exactly."""
+    ids, raw = ids[:, : problem.k].contiguous(), raw[:, : problem.k].contiguous()
     short = torch.nonzero((ids < 0).any(dim=1)).squeeze(1)
     if len(short):
         log.info("%d rows had fewer than %d candidates and were searched exactly", len(short), problem.k)

@@ -100,7 +100,9 @@ def _in_pieces(tile: Tile, name: str) -> Tile:
         result = torch.cat([tile(part, b) for part in a.split(step)])
         if not bool(torch.isfinite(result).all()):
             row, column = torch.nonzero(~torch.isfinite(result))[0].tolist()
-            raise InputError(f"metric {name!r} gave {float(result[row, column])} for two of the rows; distances must be finite")
+            raise InputError(
+                f"metric {name!r} gave {float(result[row, column])} for two of the rows; distances must be finite"
+            )
         return result
 
     return pieces

@@ -40,11 +40,16 @@ class Lists:
         self.value = torch.full((count, width), torch.inf, device=device)
         self.ids = torch.full((count, width), -1, dtype=torch.int32, device=device)
 
-    def add(self, rows: torch.Tensor, value: torch.Tensor, ids: torch.Tensor) -> None:
-        """Offer new candidates to some rows, each row named once."""
+    def offer(self, rows: torch.Tensor, tile: torch.Tensor, lift: torch.Tensor, names: torch.Tensor) -> None:
+        """Take in the best of a tile (r, m): its values plus `lift` (r,), its columns called `names` (m,)."""
         width = self.value.shape[1]
-        value = torch.cat([value, self.value.index_select(0, rows)], dim=1)
-        ids = torch.cat([ids.to(torch.int32), self.ids.index_select(0, rows)], dim=1)
+        old = self.value.index_select(0, rows)
+        if tile.device.type == "cpu":  # on a GPU the question costs more than the answer saves
+            live = torch.nonzero(tile.amin(dim=1) + lift < old.amax(dim=1)).squeeze(1)
+            rows, tile, lift, old = rows[live], tile[live], lift[live], old[live]
+        value, place = tile.topk(min(width, tile.shape[1]), dim=1, largest=False, sorted=False)
+        value = torch.cat([value.add_(lift[:, None]), old], dim=1)
+        ids = torch.cat([names.to(torch.int32)[place], self.ids.index_select(0, rows)], dim=1)
         value, place = value.topk(width, dim=1, largest=False, sorted=False)
         self.value.index_copy_(0, rows, value)
         self.ids.index_copy_(0, rows, ids.gather(1, place))
@@ -65,10 +70,20 @@ class CellJoin:
         How many cells a row looks into.
     queries : Rows, default=None
         Rows whose neighbours are sought; None for those of `data`.
+    without_self : bool, default=True
+        Whether a row of `data` is no candidate for itself.
     """
 
-    def __init__(self, data: Rows, k: int, routing: Routing, probes: int, queries: Rows | None = None) -> None:
-        self.data, self.routing = data, routing
+    def __init__(
+        self,
+        data: Rows,
+        k: int,
+        routing: Routing,
+        probes: int,
+        queries: Rows | None = None,
+        without_self: bool = True,
+    ) -> None:
+        self.data, self.routing, self.without_self = data, routing, without_self
         self.queries = data if queries is None else queries
         self.within = queries is None
         cells, device = len(routing), data.device
@@ -85,55 +100,43 @@ class CellJoin:
         self.budget = 1 << (23 if device.type == "cpu" else 27)
 
     def run(self) -> Iterator[int]:
-        """Join one cell per step."""
+        """Join one cell per step: first its members with each other, then all cells with their visitors.
+
+        In the second round most rows know k near ones already, and what a cell cannot improve need not be sorted.
+        """
+        for cell in range(len(self.routing) if self.within else 0):
+            self._meet(self.members.of(cell), self.places[cell])
+            yield 1
         for cell in range(len(self.routing)):
-            members, visitors = self.members.of(cell), self.visitors.of(cell)
-            if len(members):
-                self._join(members, visitors, self.places[cell])
+            self._visit(self.members.of(cell), self.visitors.of(cell), self.places[cell])
             yield 1
 
-    def _join(self, members: torch.Tensor, visitors: torch.Tensor, place: torch.Tensor) -> None:
-        inside = self._about(self.data.take(members), place)
-        half = (inside * inside).sum(1).div_(2)
-        step = max(16, self.budget // max(len(members), self.data.width))
-        if self.within:
-            for start in range(0, len(members), step):
-                part = slice(start, start + step)
-                self._tile(members[part], inside[part], half[part], members, inside, half, start)
-        for chosen in visitors.split(step):
-            rows = self._about(self.queries.take(chosen), place)
-            self._tile(chosen, rows, (rows * rows).sum(1).div_(2), members, inside, half, None)
+    def __len__(self) -> int:
+        return len(self.routing) * (2 if self.within else 1)
 
-    @staticmethod
-    def _about(rows: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
-        return rows.sub_(place).to(torch.float32)
+    def _meet(self, members: torch.Tensor, place: torch.Tensor) -> None:
+        inside, half = _about(self.data, members, place)
+        for start in range(0, len(members), self._step(len(members))):
+            part = slice(start, start + self._step(len(members)))
+            tile = _tile(inside[part], half[part], inside, half)
+            if self.without_self:
+                tile.diagonal(start).fill_(torch.inf)
+            self.found.offer(members[part], tile, half[part], members)
 
-    def _tile(
-        self,
-        ids: torch.Tensor,
-        rows: torch.Tensor,
-        rows_half: torch.Tensor,
-        members: torch.Tensor,
-        inside: torch.Tensor,
-        half: torch.Tensor,
-        diagonal: int | None,
-    ) -> None:
-        """Half squared distances less the visitor's own |x|^2/2, then both directions.
+    def _visit(self, members: torch.Tensor, visitors: torch.Tensor, place: torch.Tensor) -> None:
+        if not (len(members) and len(visitors)):
+            return
+        inside, half = _about(self.data, members, place)
+        for ids in visitors.split(self._step(len(members))):
+            rows, rows_half = _about(self.queries, ids, place)
+            tile = _tile(rows, rows_half, inside, half)
+            self.found.offer(ids, tile, rows_half, members)
+            if self.visited is not None:
+                across = torch.add(tile.T, rows_half - half[:, None]).contiguous()
+                self.visited.offer(members, across, half, ids)
 
-        Values within rounding of zero are made equal, so that of many equal rows the same ones are taken whatever
-        the last bits of the product.
-        """
-        tile = torch.addmm(half[None, :], rows, inside.T, alpha=-1)
-        torch.maximum(tile, rows_half.mul(-1 + 1e-6)[:, None], out=tile)
-        if diagonal is not None:
-            tile.diagonal(diagonal).fill_(torch.inf)
-        count = min(self.found.value.shape[1], len(members))
-        value, place = tile.topk(count, dim=1, largest=False, sorted=False)
-        self.found.add(ids, value.add_(rows_half[:, None]), members[place])
-        if diagonal is None and self.visited is not None:
-            across = torch.add(tile.T, rows_half[None, :]).contiguous()
-            value, place = across.topk(min(count, len(ids)), dim=1, largest=False, sorted=False)
-            self.visited.add(members, value.add_(0), ids[place])
+    def _step(self, members: int) -> int:
+        return max(16, self.budget // max(members, self.data.width))
 
     def candidates(self) -> torch.Tensor:
         """The best candidates of each row by id, (m, c) int64, -1 where there are fewer."""
@@ -156,19 +159,17 @@ class CellJoin:
         return self.members.ids if self.within else torch.arange(self.queries.count, device=self.data.device)
 
 
-def measured(
-    data: Rows, queries: Rows, ids: torch.Tensor, order: torch.Tensor, k: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k nearest of each row's candidates by squared differences: ids (m, k) and values (m, k) float64, ties by id."""
-    count = ids.shape[1]
-    best_ids = torch.empty(len(ids), k, dtype=torch.int64, device=ids.device)
-    best = torch.empty(len(ids), k, dtype=torch.float64, device=ids.device)
-    step = max(1, (1 << (20 if ids.device.type == "cpu" else 26)) // (data.width * count))
-    for rows in order.split(step):
-        names = torch.sort(ids.index_select(0, rows), dim=1).values
-        apart = data.take(names.clamp(min=0).reshape(-1)).view(len(rows), count, data.width)
-        value = apart.sub_(queries.take(rows)[:, None, :]).square_().sum(dim=2)
-        value, place = torch.sort(value.masked_fill_(names < 0, torch.inf), dim=1, stable=True)
-        best.index_copy_(0, rows, value[:, :k].to(torch.float64))
-        best_ids.index_copy_(0, rows, names.gather(1, place[:, :k]))
-    return best_ids, best
+def _about(rows: Rows, ids: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows about a cell's centre in float32, and half their squared lengths."""
+    moved = rows.take(ids).sub_(place).to(torch.float32)
+    return moved, (moved * moved).sum(1).div_(2)
+
+
+def _tile(rows: torch.Tensor, rows_half: torch.Tensor, inside: torch.Tensor, half: torch.Tensor) -> torch.Tensor:
+    """Half squared distances less the rows' own |x|^2/2, (r, m).
+
+    Values within rounding of zero distance are made equal, so that of many equal rows the same ones are taken whatever
+    the last bits of the product.
+    """
+    tile = torch.addmm(half[None, :], rows, inside.T, alpha=-1)
+    return torch.maximum(tile, rows_half.mul(-1 + 1e-6)[:, None], out=tile)

@@ -40,7 +40,7 @@ class Metric:
     finish : callable
         Raw values to distances, elementwise and rising.
     pairs : callable
-        ``pairs(A, B)``, (m, d) and (m, d) to the exact raw values (m,) of row by row.
+        ``pairs(A, B)``, two (..., d) that broadcast to the exact raw values (...) of row by row. May overwrite A.
     slack : callable, default=None
         ``slack(A, raw)``: how far the raw values (r,) of `tile` may be off. None where `tile` is exact already.
     centred : bool, default=False
@@ -71,11 +71,14 @@ def squared_tile(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def squared_pairs(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     r""":math:`\sum_c (a_c - b_c)^2` row by row: no cancellation, never negative, exact on small integers."""
-    return _squares(a - b)
+    return a.sub_(b).square_().sum(-1)
 
 
 def squared_slack(a: torch.Tensor, raw: torch.Tensor) -> torch.Tensor:
-    r"""The rounding of `squared_tile`: about :math:`\epsilon\sqrt{d}(|a|^2 + |b|^2)`, with :math:`|b|^2 \le 2|a|^2 + 2 raw`."""
+    r"""The rounding of `squared_tile`, of the order :math:`\epsilon\sqrt{d}(|a|^2 + |b|^2)`.
+
+    A candidate's own length is not asked for: :math:`|b|^2 \le 2|a|^2 + 2 |a - b|^2`.
+    """
     eps = torch.finfo(a.dtype).eps * (4 + 0.5 * math.sqrt(a.shape[1]))
     return eps * (3 * _squares(a) + 2 * raw.clamp(min=0))
 
@@ -87,7 +90,7 @@ def manhattan_tile(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def manhattan_pairs(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     r""":math:`\sum_c |a_c - b_c|` row by row."""
-    return (a - b).abs_().sum(1)
+    return a.sub_(b).abs_().sum(-1)
 
 
 def manhattan_slack(a: torch.Tensor, raw: torch.Tensor) -> torch.Tensor:
@@ -102,7 +105,7 @@ def hamming_tile(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def hamming_pairs(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """The share of columns that differ, row by row."""
-    return (a != b).sum(1).to(a.dtype).div_(a.shape[1])
+    return (a != b).sum(-1).to(a.dtype).div_(a.shape[1])
 
 
 def jaccard_tile(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -116,8 +119,8 @@ def jaccard_tile(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def jaccard_pairs(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     r""":math:`1 - |A \cap B| / |A \cup B|` row by row."""
     a_set, b_set = a != 0, b != 0
-    either = (a_set | b_set).sum(1).to(a.dtype)
-    both = (a_set & b_set).sum(1).to(a.dtype)
+    either = (a_set | b_set).sum(-1).to(a.dtype)
+    both = (a_set & b_set).sum(-1).to(a.dtype)
     return torch.where(either > 0, 1 - both / either.clamp(min=1), torch.zeros_like(both))
 
 
@@ -152,12 +155,8 @@ def _same(raw: torch.Tensor) -> torch.Tensor:
     return raw
 
 
-def _squared(
-    name: str, finish: Callable[[torch.Tensor], torch.Tensor], unit: bool = False, degree: int = 0
-) -> Metric:
-    return Metric(
-        name, squared_tile, finish, squared_pairs, squared_slack, centred=True, unit=unit, degree=degree
-    )
+def _squared(name: str, finish: Callable[[torch.Tensor], torch.Tensor], unit: bool = False, degree: int = 0) -> Metric:
+    return Metric(name, squared_tile, finish, squared_pairs, squared_slack, centred=True, unit=unit, degree=degree)
 
 
 METRICS: dict[str, Metric] = {

@@ -1,57 +1,39 @@
-"""Exact search in square tiles: a matrix product finds the candidates, exact distances rank them.
+"""Exact search: products find the candidates, differences rank them, doubtful rows are searched again with care.
 
-For a metric that is a matrix product in disguise, a tile of ``|a|^2 + |b|^2 - 2ab`` in the data's precision is computed
-on data moved to their median; of every row's tile the best k and a few spare are taken, and only those that can still
-enter the row's list are measured again, as ``sum (a - b)^2`` in float64. Rows whose spare candidates do not outlast
-the rounding of the product (near-duplicates far from the median) get their tile again in float64. Memory is
-O(n k + tile), and a symmetric metric computes only half of the tiles.
+`search_fast` keeps, of each row's tiles, the k best by ``|a|^2 + |b|^2 - 2ab`` and a few spare, and measures those in
+float64 as ``sum (a - b)^2``. That is exact unless the rounding of the product could have pushed a neighbour out of the
+spare ones too (near-duplicates far from the median, many ties). Such rows show: their last spare candidate is within
+rounding of their k-th. `search_carefully` searches those again: every tile's candidates are chosen by id where they are
+within rounding of each other, from float64 products where need be, and measured before they meet those of the next.
+Memory is O(n k + tile) throughout.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 
 from cartograd.neighbors.best import SPARE, Best, lowest_by_id
 from cartograd.neighbors.distances import Metric
-from cartograd.neighbors.rows import Rows
+from cartograd.neighbors.measure import measured, measured_pairs
+from cartograd.neighbors.progress import steps
+from cartograd.neighbors.rows import PickedRows, Rows
+from cartograd.neighbors.tiles import Side, Tiles
 
-TILE_ROWS = 4096
-TILE_ELEMENTS = 1 << 25
-"""The most elements of a block of rows (rows x columns)."""
+Found = tuple[torch.Tensor, torch.Tensor]
+"""ids (m, k) int64 and raw values (m, k) float64, rising along each row."""
 
-
-def tile_rows(width: int) -> int:
-    """How many rows a tile takes: fewer where rows are very wide; never a function of the thread count."""
-    return max(64, min(TILE_ROWS, TILE_ELEMENTS // max(width, 1)))
-
-
-def middle(rows: Rows) -> torch.Tensor:
-    """The median of each column over an even sample of rows, (d,): a centre that outliers do not move."""
-    ids = torch.linspace(0, rows.count - 1, min(rows.count, 1023), dtype=torch.float64).round().to(torch.int64)
-    return rows.take(ids.to(rows.device)).median(dim=0).values
+STAGE = "neighbours, exact"
 
 
-@dataclass(frozen=True)
-class Side:
-    """One block of rows of a tile."""
-
-    rows: Rows
-    start: int
-    stop: int
-    values: torch.Tensor
-
-    def ids(self, within: torch.Tensor | None = None) -> torch.Tensor:
-        """The ids of all rows of the block, or of those at the given positions."""
-        if within is None:
-            return torch.arange(self.start, self.stop, device=self.values.device)
-        return within + self.start
-
-
-class ExactSearch:
-    """The exact k nearest rows of `data`, of each row of `data` itself or of `queries`.
+def search_exactly(
+    data: Rows,
+    k: int,
+    metric: Metric,
+    queries: Rows | None = None,
+    own: torch.Tensor | None = None,
+    verbose: bool = False,
+) -> Found:
+    """The exact k nearest rows of `data`, of each row of `data` or of `queries`; ties by id.
 
     Parameters
     ----------
@@ -64,118 +46,115 @@ class ExactSearch:
     queries : Rows, default=None
         Rows whose neighbours are sought; None for those of `data`.
     own : torch.Tensor, default=None
-        For each query the id of the row of `data` that it is and that is left out, (m,) int64; None for none.
-        For a search of `data` in itself it must be None or all ids.
+        For each query the id in `data` that is left out, (m,) int64; None for none.
+    verbose : bool, default=False
+        Whether to show a progress bar.
     """
+    if metric.slack is None:
+        return search_carefully(data, k, metric, queries, own, verbose)
+    ids, raw, doubtful = search_fast(data, k, metric, queries, own, verbose)
+    if len(doubtful):
+        again = PickedRows(data if queries is None else queries, doubtful)
+        found = search_carefully(data, k, metric, again, None if own is None else own[doubtful], verbose)
+        ids[doubtful], raw[doubtful] = found
+    return ids, raw
 
-    def __init__(
-        self, data: Rows, k: int, metric: Metric, queries: Rows | None = None, own: torch.Tensor | None = None
-    ) -> None:
-        self.data, self.metric, self.k = data, metric, k
-        self.queries = data if queries is None else queries
-        self.within, self.own = queries is None, own
-        self.centre = middle(data) if metric.centred else None
-        self.best = Best(self.queries.count, k, data.device)
-        self.tile = tile_rows(data.width)
 
-    def tiles(self) -> int:
-        """How many tiles `run` works through."""
-        across = -(-self.data.count // self.tile)
-        if self.within and self.metric.symmetric:
-            return across * (across + 1) // 2
-        return across * -(-self.queries.count // self.tile)
-
-    def run(self) -> Iterator[int]:
-        """Work through the tiles, one per step; `best` holds the answer at the end."""
-        half = self.within and self.metric.symmetric
-        for a in self._sides(self.queries, 0):
-            for b in self._sides(self.data, a.start if half else 0):
-                yield self._tile(a, b, both=half and b.start > a.start)
-
-    def _sides(self, rows: Rows, first: int) -> Iterator[Side]:
-        for start in range(first, rows.count, self.tile):
-            stop = min(start + self.tile, rows.count)
-            yield Side(rows, start, stop, self._moved(rows.block(start, stop)))
-
-    def _moved(self, values: torch.Tensor) -> torch.Tensor:
-        return values if self.centre is None else values - self.centre
-
-    def _tile(self, a: Side, b: Side, both: bool) -> int:
-        scores = self.metric.tile(a.values, b.values)
-        self._leave_out_self(scores, a, b)
-        self._offer(a, b, scores)
+def search_fast(
+    data: Rows, k: int, metric: Metric, queries: Rows | None, own: torch.Tensor | None, verbose: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """ids and raw values as in `search_exactly`, and the queries for which they may be wrong."""
+    tiles = Tiles(data, metric, queries, own)
+    width = min(k + SPARE, data.count)
+    shape = (tiles.queries.count, width)
+    value = torch.full(shape, torch.inf, dtype=data.dtype, device=data.device)
+    ids = torch.full(shape, -1, dtype=torch.int64, device=data.device)
+    for a, b, both in steps(tiles, len(tiles), STAGE, verbose):
+        scores = tiles.scores(a, b)
+        _take_in(value[a.start : a.stop], ids[a.start : a.stop], scores, b.start)
         if both:
-            self._offer(b, a, scores.T.contiguous())
-        return 1
-
-    def _leave_out_self(self, scores: torch.Tensor, a: Side, b: Side, within: torch.Tensor | None = None) -> None:
-        if self.own is None:
-            return
-        own = self.own[a.start : a.stop] if within is None else self.own[a.ids(within)]
-        place = own - b.start
-        here = (place >= 0) & (place < b.stop - b.start)
-        row = torch.nonzero(here).squeeze(1)
-        scores[row, place[row]] = torch.inf
-
-    def _offer(self, a: Side, b: Side, scores: torch.Tensor) -> None:
-        """Take this tile's best candidates of every row of `a` into the lists."""
-        width = scores.shape[1]
-        k, count = min(self.k, width), min(self.k + SPARE, width)
-        values, positions = scores.topk(count, dim=1, largest=False)
-        slack = self._slack(a.values, values[:, k - 1])
-        if count < width:
-            crowded = torch.nonzero(values[:, -1] <= values[:, k - 1] + 2 * slack).squeeze(1)
-            if len(crowded):
-                values = values.to(torch.float64)
-                positions[crowded] = chosen = self._uncrowd(a, b, scores, crowded, k, count)
-                values[crowded] = scores[crowded].gather(1, chosen).to(torch.float64)
-        positions, order = torch.sort(positions, dim=1)
-        values = values.gather(1, order)
-        hopeful = (values <= (self.best.worst(slice(a.start, a.stop)) + 2 * slack)[:, None]) & (values < torch.inf)
-        self._measure(a, b, values, positions, hopeful)
-
-    def _slack(self, a: torch.Tensor, edge: torch.Tensor) -> torch.Tensor:
-        edge = torch.where(edge < torch.inf, edge, torch.zeros_like(edge))
-        return torch.zeros_like(edge) if self.metric.slack is None else self.metric.slack(a, edge)
-
-    def _uncrowd(
-        self, a: Side, b: Side, scores: torch.Tensor, crowded: torch.Tensor, k: int, count: int
-    ) -> torch.Tensor:
-        """Choose again, by float64 scores and then by id, where too many candidates are within rounding."""
-        if self.metric.slack is None or scores.dtype == torch.float64:
-            rows = scores[crowded]
-            values = a.values[crowded]
-        else:
-            values = self._moved(a.rows.exact(a.ids(crowded)))
-            rows = self.metric.tile(values, self._moved(b.rows.exact(b.ids())))
-            own_rows = torch.isinf(scores[crowded])
-            rows = rows.masked_fill_(own_rows, torch.inf)
-        edge = torch.kthvalue(rows, k, dim=1).values
-        return lowest_by_id(rows, k, count, self._slack(values, edge))
-
-    def _measure(
-        self, a: Side, b: Side, values: torch.Tensor, positions: torch.Tensor, hopeful: torch.Tensor
-    ) -> None:
-        raw = torch.where(hopeful, values.to(torch.float64), torch.inf)
-        if self.metric.slack is not None:
-            row, column = torch.nonzero(hopeful, as_tuple=True)
-            left, right = a.ids(row), b.ids(positions[row, column])
-            raw[row, column] = exact_pairs(self.metric, a.rows, left, b.rows, right)
-        some = torch.nonzero(hopeful.any(dim=1)).squeeze(1)
-        self.best.merge(a.ids(some), raw[some], b.ids(positions[some]))
+            _take_in(value[b.start : b.stop], ids[b.start : b.stop], scores.T.contiguous(), a.start)
+    farthest = value.amax(dim=1)
+    ids, raw = measured(metric, data, tiles.queries, torch.where(value < torch.inf, ids, -1))
+    complete = width == data.count
+    doubtful = torch.zeros(0, dtype=torch.int64, device=data.device)
+    if not complete:
+        doubtful = _doubtful(tiles, farthest, raw[:, k - 1])
+    return ids[:, :k].contiguous(), raw[:, :k].contiguous(), doubtful
 
 
-def exact_pairs(
-    metric: Metric, a: Rows, left: torch.Tensor, b: Rows, right: torch.Tensor, rounded: bool = False
+def _take_in(value: torch.Tensor, ids: torch.Tensor, scores: torch.Tensor, first: int) -> None:
+    """Keep the best of the lists (r, c) and of one tile (r, m), in place."""
+    count = min(value.shape[1], scores.shape[1])
+    new, place = scores.topk(count, dim=1, largest=False, sorted=False)
+    new, names = torch.cat([value, new], dim=1), torch.cat([ids, place + first], dim=1)
+    best, place = new.topk(value.shape[1], dim=1, largest=False, sorted=False)
+    value.copy_(best)
+    ids.copy_(names.gather(1, place))
+
+
+def _doubtful(tiles: Tiles, farthest: torch.Tensor, edge: torch.Tensor) -> torch.Tensor:
+    """Queries whose last spare candidate is within rounding of their k-th neighbour."""
+    parts = []
+    for start in range(0, tiles.queries.count, tiles.size):
+        part = slice(start, min(start + tiles.size, tiles.queries.count))
+        values = tiles.moved(tiles.queries.block(part.start, part.stop))
+        slack = _slack(tiles.metric, values, edge[part].to(values.dtype))
+        parts.append(torch.nonzero(farthest[part] <= edge[part] + 2 * slack).squeeze(1) + start)
+    return torch.cat(parts)
+
+
+def _slack(metric: Metric, values: torch.Tensor, edge: torch.Tensor) -> torch.Tensor:
+    edge = torch.where(edge < torch.inf, edge, torch.zeros_like(edge))
+    return torch.zeros_like(edge) if metric.slack is None else metric.slack(values, edge)
+
+
+def search_carefully(
+    data: Rows, k: int, metric: Metric, queries: Rows | None, own: torch.Tensor | None, verbose: bool
+) -> Found:
+    """As `search_exactly`, for rows with ties and near-duplicates, and for metrics whose tiles are exact."""
+    tiles = Tiles(data, metric, queries, own)
+    best = Best(tiles.queries.count, k, data.device)
+    for a, b, both in steps(tiles, len(tiles), STAGE, verbose):
+        scores = tiles.scores(a, b)
+        _offer(tiles, best, a, b, scores)
+        if both:
+            _offer(tiles, best, b, a, scores.T.contiguous())
+    return best.ids, best.raw
+
+
+def _offer(tiles: Tiles, best: Best, a: Side, b: Side, scores: torch.Tensor) -> None:
+    """Take this tile's best candidates of every row of `a` into the lists."""
+    width, k = scores.shape[1], best.raw.shape[1]
+    k, count = min(k, width), min(k + SPARE, width)
+    values, positions = scores.topk(count, dim=1, largest=False)
+    slack = _slack(tiles.metric, a.values, values[:, k - 1])
+    values = values.to(torch.float64)
+    if count < width:
+        crowded = torch.nonzero(values[:, -1] <= values[:, k - 1] + 2 * slack).squeeze(1)
+        if len(crowded):
+            positions[crowded] = chosen = _uncrowded(tiles, a, b, scores, crowded, k, count)
+            values[crowded] = scores[crowded].gather(1, chosen).to(torch.float64)
+    positions, order = torch.sort(positions, dim=1)
+    values = values.gather(1, order)
+    hopeful = (values <= (best.raw[a.start : a.stop, -1] + 2 * slack)[:, None]) & (values < torch.inf)
+    raw = torch.where(hopeful, values, torch.inf)
+    if tiles.metric.slack is not None:
+        row, column = torch.nonzero(hopeful, as_tuple=True)
+        names = b.ids(positions[row, column])
+        raw[row, column] = measured_pairs(tiles.metric, a.rows, a.ids(row), b.rows, names)
+    some = torch.nonzero(hopeful.any(dim=1)).squeeze(1)
+    best.merge(a.ids(some), raw[some], b.ids(positions[some]))
+
+
+def _uncrowded(
+    tiles: Tiles, a: Side, b: Side, scores: torch.Tensor, crowded: torch.Tensor, k: int, count: int
 ) -> torch.Tensor:
-    """Raw values of the pairs (left, right), (m,) float64; from float32 differences where `rounded`."""
-    budget = 1 << (19 if a.device.type == "cpu" else 26)  # on a CPU: two blocks that stay in the cache
-    step = max(1, budget // a.width)
-    out = torch.empty(len(left), dtype=torch.float64, device=a.device)
-    for start in range(0, len(left), step):
-        part = slice(start, start + step)
-        if rounded:
-            out[part] = metric.pairs(a.take(left[part]), b.take(right[part])).to(torch.float64)
-        else:
-            out[part] = metric.pairs(a.exact(left[part]), b.exact(right[part])).to(torch.float64)
-    return out
+    """Choose again, by float64 scores and then by id, where too many candidates are within rounding."""
+    rows, values = scores[crowded], a.values[crowded]
+    if tiles.metric.slack is not None and scores.dtype != torch.float64:
+        itself = torch.isinf(rows)
+        values = tiles.moved(a.rows.exact(a.ids(crowded)))
+        rows = tiles.metric.tile(values, tiles.moved(b.rows.exact(b.ids()))).masked_fill_(itself, torch.inf)
+    edge = torch.kthvalue(rows, k, dim=1).values
+    return lowest_by_id(rows, k, count, _slack(tiles.metric, values, edge))

@@ -83,7 +83,7 @@ def _from_tensor(data: torch.Tensor, name: str, device: torch.device | str | Non
 
 def _from_array(data: Any, name: str) -> torch.Tensor:
     if isinstance(data, numpy.ma.MaskedArray):
-        data = data.astype(numpy.float64).filled(numpy.nan)
+        data = numpy.ma.filled(data.astype(numpy.float64), numpy.nan)
     elif hasattr(data, "to_numpy"):  # pandas and polars, without importing either
         data = data.to_numpy()
     elif isinstance(data, (list, tuple)) and any(isinstance(row, (torch.Tensor, Tensor)) for row in data):
@@ -123,7 +123,7 @@ def _from_loader(loader: Any, name: str, device: torch.device) -> FileRows:
 
     A second pass over a loader that shuffles would give the rows other ids, so there is only one.
     """
-    file = tempfile.TemporaryFile(prefix="cartograd-rows-")
+    file = tempfile.TemporaryFile(prefix="cartograd-rows-")  # noqa: SIM115  it lives as long as the rows read from it
     width, count, dtype = 0, 0, torch.float32
     for batch in loader:
         piece = _batch_array(batch, name)
@@ -134,7 +134,9 @@ def _from_loader(loader: Any, name: str, device: torch.device) -> FileRows:
         numpy.ascontiguousarray(piece, dtype=_numpy_float(dtype)).tofile(file)
         count += len(piece)
     if count == 0:
-        raise InputError(f"{name} is empty: found 0 sample(s): the DataLoader gave no batch; a minimum of 1 is required.")
+        raise InputError(
+            f"{name} is empty: found 0 sample(s): the DataLoader gave no batch; a minimum of 1 is required."
+        )
     file.flush()
     return FileRows(numpy.memmap(file, dtype=_numpy_float(dtype), mode="r", shape=(count, width)), dtype, device)
 

@@ -9,8 +9,8 @@ import torch
 from cartograd.errors import InputError
 from cartograd.neighbors import validate
 from cartograd.neighbors.best import lowest
-from cartograd.neighbors.exact import tile_rows
 from cartograd.neighbors.rows import Rows
+from cartograd.neighbors.tiles import tile_rows
 
 
 def from_matrix(rows: Rows, k: int, without_self: bool) -> tuple[torch.Tensor, torch.Tensor]:
@@ -51,8 +51,8 @@ def from_sparse(matrix: Any, k: int, without_self: bool) -> tuple[torch.Tensor, 
     if int(degree.min()) < k:
         first = int(torch.nonzero(degree < k)[0])
         raise InputError(
-            f"row {first} of the sparse distance matrix stores {int(degree[first])} neighbours, and k={k} were asked for;"
-            " store more pairs or use a smaller k"
+            f"row {first} of the sparse distance matrix stores {int(degree[first])} neighbours, and k={k} were asked"
+            " for; store more pairs or use a smaller k"
         )
     order = torch.argsort(columns, stable=True)  # then by distance, then by row: in the end by (row, distance, id)
     order = order[torch.argsort(values[order], stable=True)]

@@ -9,15 +9,13 @@ from typing import Any
 import torch
 
 from cartograd.errors import InputError
-from cartograd.neighbors import validate
+from cartograd.neighbors import sparse, validate
 from cartograd.neighbors.distances import Metric
-from cartograd.neighbors.exact import ExactSearch, tile_rows
+from cartograd.neighbors.exact import Found, search_exactly
 from cartograd.neighbors.intake import Given
 from cartograd.neighbors.progress import steps
 from cartograd.neighbors.rows import PickedRows, Rows, ScaledRows, UnitRows
-
-Found = tuple[torch.Tensor, torch.Tensor]
-"""ids (m, k) int64 and raw values (m, k) float64, rising along each row."""
+from cartograd.neighbors.tiles import tile_rows
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,8 @@ class Problem:
         For all that is random.
     verbose : bool
         Whether to show progress bars.
+    sparse : tuple, default=None
+        The CSR matrices behind `data` and the queries, as they were given; None for dense data.
     """
 
     data: Rows
@@ -55,6 +55,7 @@ class Problem:
     recall: float
     seed: int
     verbose: bool
+    sparse: tuple[Any, Any] | None = None
 
     @property
     def asked(self) -> Rows:
@@ -72,26 +73,41 @@ class Problem:
 
 def solve_exactly(problem: Problem, only: torch.Tensor | None = None) -> Found:
     """The exact neighbours of all queries, or of `only` those with these ids."""
+    if problem.sparse is not None and problem.metric.name in sparse.SERVED:
+        return _solve_sparse(problem, *problem.sparse, only)
     queries, own = problem.queries, problem.own
     if only is not None:
         queries, own = PickedRows(problem.asked, only), None if own is None else own[only]
-    search = ExactSearch(problem.data, problem.k, problem.metric, queries, own)
+    return search_exactly(problem.data, problem.k, problem.metric, queries, own, problem.verbose and only is None)
+
+
+def _solve_sparse(problem: Problem, data: Any, queries: Any, only: torch.Tensor | None) -> Found:
+    own = None if problem.own is None else problem.own.cpu().numpy()
+    if only is not None:
+        picked = only.cpu().numpy()
+        queries, own = queries[picked], None if own is None else own[picked]
+    name = problem.metric.name
+    ready = sparse.prepared(data, name)
+    search = sparse.SparseSearch(
+        ready, ready if queries is data else sparse.prepared(queries, name), problem.k, name, own
+    )
     for _ in steps(search.run(), search.tiles(), "neighbours, exact", problem.verbose and only is None):
         pass
-    return search.best.ids, search.best.raw
+    return search.ids.to(problem.data.device), search.raw.to(problem.data.device)
 
 
-def prepare(given: Given, metric: Metric, name: str) -> tuple[Rows, float]:
-    """Read all rows once, refuse what cannot be measured, and note their range: rows and the largest value."""
-    rows = given.rows
+def prepare(given: Given, metric: Metric, name: str) -> float:
+    """Read all rows once, refuse what cannot be measured, and return the largest absolute value."""
+    if given.sparse is not None and metric.name != "sqhyperbolic":
+        return validate.scan_sparse(given.sparse, name)
     look = _inside_ball(name) if metric.name == "sqhyperbolic" else None
-    return rows, validate.scan(rows, name, tile_rows(rows.width), look)
+    return validate.scan(given.rows, name, tile_rows(given.rows.width), look)
 
 
 def scale_for(rows: Rows, largest: float) -> float:
     """A power of two by which squares neither overflow nor vanish; 1 for all but extreme data."""
     low, high = (1e-12, 1e17) if rows.dtype == torch.float32 else (1e-120, 1e140)
-    if largest == 0 or low <= largest and largest * math.sqrt(rows.width) <= high:
+    if largest == 0 or (low <= largest and largest * math.sqrt(rows.width) <= high):
         return 1.0
     return 2.0 ** -round(math.log2(largest))
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
-from cartograd.neighbors.exact import middle, tile_rows
 from cartograd.neighbors.rows import Rows
+from cartograd.neighbors.tiles import middle, tile_rows
 
 LIMIT = 2800.0
 """Longest integer row: LIMIT^2 * 3/2, with room for rounding, is below 2^24."""
@@ -103,4 +103,4 @@ def _whole(rows: torch.Tensor, centre: torch.Tensor, scale: float) -> torch.Tens
     """Rows as integers; those that are longer than `LIMIT` are pulled in to it."""
     moved = ((rows - centre) * scale).to(torch.float32)
     length = torch.linalg.vector_norm(moved, dim=1, keepdim=True)
-    return moved.mul_((LIMIT / length.clamp(min=LIMIT))).round_()
+    return moved.mul_(LIMIT / length.clamp(min=LIMIT)).round_()

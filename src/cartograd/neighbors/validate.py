@@ -62,7 +62,7 @@ def check_served(backend: str, metric: Any, served: Iterable[str]) -> None:
     if not isinstance(metric, str) or metric not in names:
         shown = metric if isinstance(metric, str) else "a function"
         raise OptionError(
-            f"backend {backend!r} does not serve metric {shown!r}, only {', '.join(names)}: use backend='exact' or 'auto'"
+            f"backend {backend!r} does not serve metric {shown!r}, only {', '.join(names)}; use backend='exact'"
         )
 
 
@@ -105,19 +105,25 @@ def check_tensor_numbers(dtype: torch.dtype, name: str) -> None:
 def array_from(data: Any, name: str) -> Any:
     """`data` as a NumPy array, with a message of our own where its rows differ in length."""
     if data is None:
-        raise UnsupportedError(f"{name} is None; give an array, a tensor, a data frame, a sparse matrix or a DataLoader")
+        raise UnsupportedError(
+            f"{name} is None; give an array, a tensor, a data frame, a sparse matrix or a DataLoader"
+        )
     if isinstance(data, (str, bytes)):
         raise UnsupportedError(f"{name} is a string; read the file first, with numpy.load or a data frame library")
     try:
         return numpy.asarray(data)
     except (ValueError, TypeError) as error:
-        raise InputError(f"{name} cannot be read as a table of numbers, its rows may differ in length: {error}") from None
+        raise InputError(
+            f"{name} cannot be read as a table of numbers, its rows may differ in length: {error}"
+        ) from None
 
 
 def check_width(width: int, expected: int) -> None:
     """Refuse queries of another width than the rows searched."""
     if width != expected:
-        raise InputError(f"queries have {width} columns, but X has {expected}; both need the same columns in the same order")
+        raise InputError(
+            f"queries have {width} columns, but X has {expected}; both need the same columns in the same order"
+        )
 
 
 def check_square(shape: tuple[int, ...]) -> None:
@@ -143,13 +149,25 @@ def scan(rows: Rows, name: str, tile: int, look: Callable[[torch.Tensor], None] 
     return largest
 
 
+def scan_sparse(matrix: Any, name: str) -> float:
+    """The same for the stored values of a ``scipy`` CSR matrix."""
+    bad = ~numpy.isfinite(matrix.data)
+    if bad.any():
+        at = int(bad.argmax())
+        row = int(numpy.searchsorted(matrix.indptr, at, side="right")) - 1
+        _refuse_value(float(matrix.data[at]), row, int(matrix.indices[at]), name)
+    return float(abs(matrix.data).max()) if len(matrix.data) else 0.0
+
+
 def _refuse_cell(block: torch.Tensor, start: int, name: str) -> None:
     row, column = torch.nonzero(~torch.isfinite(block))[0].tolist()
-    value = float(block[row, column])
+    _refuse_value(float(block[row, column]), start + row, column, name)
+
+
+def _refuse_value(value: float, row: int, column: int, name: str) -> None:
     what = "NaN" if numpy.isnan(value) else "infinity"
     raise InputError(
-        f"Input {name} contains {what}: first at row {start + row}, column {column}. Remove or impute such rows before"
-        " the search"
+        f"Input {name} contains {what}: first at row {row}, column {column}. Remove or impute such rows first"
     )
 
 
@@ -160,4 +178,25 @@ def check_distances(block: torch.Tensor) -> None:
         raise InputError(
             f"Negative values in data: precomputed distances cannot be negative, got {float(block[row, column]):g} in "
             f"column {column}; for similarities s use max(s) - s"
+        )
+
+
+def check_share(recall: Any) -> None:
+    """Refuse a recall that is no share."""
+    if not isinstance(recall, (int, float)) or not 0 < recall <= 1:
+        raise OptionError(f"recall must be above 0 and at most 1, got {recall!r}")
+
+
+def check_queries(data: Rows, queries: Rows | None, precomputed: bool, without_self: bool) -> None:
+    """Refuse queries of another width, or more of them than rows where query i is row i."""
+    if queries is None:
+        return
+    if precomputed:
+        check_width(queries.width, data.count)
+    else:
+        check_width(queries.width, data.width)
+    if without_self and queries.count > data.count:
+        raise OptionError(
+            f"exclude_self=True takes query i to be row i of X, but there are {queries.count} queries and "
+            f"{data.count} rows"
         )

@@ -4,6 +4,7 @@ from cartograd.ops import activation as activation
 from cartograd.ops import activation_smooth as activation_smooth
 from cartograd.ops import addmm as addmm
 from cartograd.ops import attention as attention
+from cartograd.ops import attention_kernels as attention_kernels
 from cartograd.ops import bounds as bounds
 from cartograd.ops import classes as classes
 from cartograd.ops import compare as compare

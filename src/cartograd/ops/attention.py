@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: softmax(query key' * scale + mask) value."""
+"""The formula of scaled dot-product attention, softmax(query key' * scale + mask) value; see `attention_kernels`."""
 
 from __future__ import annotations
 
@@ -9,59 +9,21 @@ import torch
 from torch import Tensor
 
 from cartograd.engine.accumulate import raw
-from cartograd.engine.primitive import composite, primitive
+from cartograd.engine.primitive import primitive
 
-_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
-_flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
-_FLASH = 1  # torch's number for this kind of kernel in torch._fused_sdp_choice
-_LOW = (torch.float16, torch.bfloat16)
+LOW = (torch.float16, torch.bfloat16)
 
 
-@composite("scaled_dot_product_attention")
-def scaled_dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Any:
-    """As in torch: by a kernel that never holds all weights where there is one, else by the formula."""
-    if attn_mask is not None and not (attn_mask.dtype == torch.bool or attn_mask.is_floating_point()):
-        raise RuntimeError(f"attn_mask must be bool or floating-point, got {attn_mask.dtype}")
-    if _has_kernel(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
-        return flash_attention(query, key, value, attn_mask, is_causal, scale)
-    in_groups = enable_gqa and not (query.shape[-3] == key.shape[-3] == value.shape[-3])
-    if in_groups:
-        query, key, value, attn_mask = _grouped(query, key, value, attn_mask)
-    keep = _kept(query, key, attn_mask, dropout_p) if dropout_p > 0 else None
-    out = attention(query, key, value, attn_mask, keep, dropout_p, is_causal, scale)
-    return out.flatten(-4, -3) if in_groups else out
-
-
-def _has_kernel(
-    query: Any, key: Any, value: Any, mask: Any, dropout_p: float, causal: bool, scale: Any, gqa: bool
-) -> bool:
-    if not query.is_cpu or dropout_p > 0 or (mask is not None and mask.requires_grad and torch.is_grad_enabled()):
-        return False
-    q, k, v, m = (None if one is None else raw(one).detach() for one in (query, key, value, mask))
-    choose: Any = torch._fused_sdp_choice
-    return bool(choose(q, k, v, m, dropout_p, causal, scale=scale, enable_gqa=gqa) == _FLASH)
-
-
-def _kept(query: Any, key: Any, mask: Any, dropout_p: float) -> Tensor:
+def kept(query: Any, key: Any, mask: Any, dropout_p: float) -> Tensor:
     """Which weights dropout keeps. Drawn here, so that the op is a pure function; as torch's formula draws them."""
     masked = () if mask is None else mask.shape[:-2]
     batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], masked)
-    dtype = torch.float32 if query.dtype in _LOW else query.dtype
+    dtype = torch.float32 if query.dtype in LOW else query.dtype
     drawn = torch.empty(*batch, query.shape[-2], key.shape[-2], dtype=dtype, device=query.device)
     return drawn.bernoulli_(1 - dropout_p).bool()
 
 
-def _grouped(query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, Any, Any, Any]:
+def grouped(query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, Any, Any, Any]:
     """Heads as (heads of key, queries of each): keys and values are then broadcast and never copied."""
     heads = query.shape[-3]
     if key.shape[-3] != value.shape[-3]:
@@ -74,7 +36,7 @@ def _grouped(query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, Any, Any
     return query.unflatten(-3, (few, heads // few)), key.unsqueeze(-3), value.unsqueeze(-3), mask
 
 
-def _blocked(mask: Any) -> Any:
+def blocked(mask: Any) -> Any:
     """A mask of booleans as one to add: -inf where nothing may be seen. Another mask is as it is."""
     if mask is None or mask.dtype != torch.bool:
         return mask
@@ -86,7 +48,7 @@ def _scores(query: Any, key: Any, mask: Any, is_causal: bool, scale: float | Non
     scale = _scale(query, scale)
     scores = (query * scale) @ key.mT
     if mask is not None:
-        scores = scores + _blocked(mask).to(scores.dtype)
+        scores = scores + blocked(mask).to(scores.dtype)
     if is_causal:
         above = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu_(1)
         scores = scores.masked_fill(above, -math.inf)
@@ -99,7 +61,7 @@ def _scale(query: Any, scale: float | None) -> float:
 
 def _wide(*tensors: Any) -> Any:
     """Half precision as float32: the weights of many keys do not fit into 8 bits."""
-    return (one.float() if one.dtype in _LOW else one for one in tensors)
+    return (one.float() if one.dtype in LOW else one for one in tensors)
 
 
 @primitive(broadcasts=True, extra="constant")
@@ -187,55 +149,3 @@ def _(make: Any) -> Any:
     keep = torch.tensor([[True, False, True], [True, True, False]])
     mask = torch.tensor([[True, True, True], [False, False, False]])
     return make(2, 3), make(3, 3), make(3, 2), mask, keep, 0.5, True, 0.3
-
-
-@primitive(extra="constant")
-def flash_attention(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float | None
-) -> Any:
-    """As `attention`, for four axes and a mask without a gradient: block by block, so P is never there as a whole.
-
-    Key and value may have fewer heads than the query, each of them then serves a group of it.
-    """
-    return _flash(query, key, value, 0.0, is_causal, attn_mask=_added(attn_mask, query), scale=scale)
-
-
-def _added(mask: Tensor | None, query: Tensor) -> Tensor | None:
-    return None if mask is None else _blocked(mask).to(query.dtype)
-
-
-@flash_attention.vjp("query", "key", "value")
-def _(
-    g: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None,
-    is_causal: bool,
-    scale: float | None,
-    out: Tensor,
-    extra: Tensor,
-) -> Any:
-    mask = _added(attn_mask, query)
-    return _flash_backward(g, query, key, value, out, extra, 0.0, is_causal, attn_mask=mask, scale=scale)
-
-
-@flash_attention.restate
-def _(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool, scale: float | None) -> Any:
-    batch, heads, length, _ = query.shape
-    width = value.shape[-1]
-    if key.shape[1] != heads or value.shape[1] != heads:
-        query, key, value, attn_mask = _grouped(query, key, value, attn_mask)
-    out = composed_attention(query, key, value, attn_mask, None, 0.0, is_causal, scale)
-    return out.reshape(batch, heads, length, width)
-
-
-@flash_attention.example
-def _(make: Any) -> Any:
-    mask = torch.tensor([[True, False, True], [True, True, True]])
-    return make(1, 2, 2, 2), make(1, 2, 3, 2), make(1, 2, 3, 2), mask, False, None
-
-
-@flash_attention.example
-def _(make: Any) -> Any:
-    return make(1, 2, 3, 2), make(1, 1, 3, 2), make(1, 1, 3, 2), None, True, 0.6

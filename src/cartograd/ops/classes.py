@@ -242,9 +242,8 @@ def ctc_of_sequences(
 ) -> Any:
     """-log p(targets), one for each of n sequences, of (t, n, c) log-probabilities.
 
-    p sums over all alignments; d/dlog_probs[t, n, c] = -g[n] p(the alignment has c at t | targets). Torch's kernel adds
-    g e^log_probs to that, which a log_softmax before it cancels; here it is taken away again, so that the gradient
-    is right whatever made the log-probabilities.
+    p sums over all alignments; d/dlog_probs[t, n, c] = g[n] (e^log_probs - p(the alignment has c at t | targets)): as
+    torch has it, that is the gradient by the scores whose log_softmax is given, and a log_softmax before it keeps it.
     """
     loss, log_alpha = _ctc_forward(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     shown = torch.where(torch.isinf(loss), 0.0, loss) if zero_infinity else loss
@@ -262,17 +261,14 @@ def _(
     zero_infinity: bool,
     extra: tuple[Tensor, Tensor],
 ) -> Tensor:
-    gradient = _ctc_backward(g, log_probs, targets, input_lengths, target_lengths, *extra, blank, zero_infinity)
-    lengths = torch.as_tensor(input_lengths, device=log_probs.device).reshape(1, -1, 1)
-    used = torch.arange(log_probs.shape[0], device=log_probs.device).reshape(-1, 1, 1) < lengths
-    if zero_infinity:
-        used = used & torch.isfinite(extra[0]).reshape(1, -1, 1)
-    return gradient - torch.where(used, torch.exp(log_probs) * g.reshape(1, -1, 1), 0.0)
+    return _ctc_backward(g, log_probs, targets, input_lengths, target_lengths, *extra, blank, zero_infinity)
 
 
-@ctc_of_sequences.example
-def _(make: Any) -> Any:
-    return torch.log_softmax(make(4, 2, 3), 2), torch.tensor([[1, 2], [2, 0]]), [4, 3], [2, 1]
+def _ctc_example(make: Any) -> Any:
+    return make(4, 2, 3), torch.tensor([[1, 2], [2, 0]]), [4, 3], [2, 1]
+
+
+ctc_of_sequences.example(_ctc_example, through=lambda scores: torch.log_softmax(scores, 2))
 
 
 @composite(F.ctc_loss, torch.ctc_loss)

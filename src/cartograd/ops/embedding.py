@@ -114,11 +114,10 @@ class Bags(NamedTuple):
 @embedding_bag.vjp("weight")
 def _(g: Any, indices: Tensor, offsets: Tensor, per_sample_weights: Any, extra: Any) -> Any:
     g = g[0]
-    if isinstance(g, Recorded):
+    if isinstance(g, Recorded) or extra.scale_grad_by_freq:  # torch's kernel takes the counts of other rows
         return _bag_gradient(g, indices, offsets, per_sample_weights, extra)
-    bag_of_sample, sizes, winners, scaled, mode, padding_idx, rows = extra
-    places = (indices, offsets, bag_of_sample, sizes, winners)
-    return _bag_backward(g, *places, rows, scaled, mode, False, per_sample_weights, padding_idx)
+    places = (indices, offsets, extra.bag_of_sample, extra.sizes, extra.winners)
+    return _bag_backward(g, *places, extra.rows, False, extra.mode, False, per_sample_weights, extra.padding_idx)
 
 
 def _spread(g: Any, indices: Tensor, offsets: Tensor) -> Any:

@@ -77,7 +77,7 @@ def _(make: Any) -> Any:
     return make(3, 2, 3), [torch.tensor([[2], [0]]), None, torch.tensor([1, 1])]
 
 
-@primitive(extra="constant")
+@primitive(torch.Tensor.__getitem__, extra="constant")
 def rows(input: Tensor, index: Tensor) -> Any:
     """input[index] for one vector of row numbers, the commonest of them all.   d/dinput = g, added up row by row
 
@@ -140,7 +140,7 @@ def any_index_put(input: Any, indices: Any, values: Any, accumulate: bool = Fals
 def getitem(input: Any, index: Any) -> Any:
     """input[index] with everything that torch takes as an index."""
     kind = type(index)
-    if kind is int or kind is slice:
+    if kind in _BASIC or (kind is tuple and _BASIC.issuperset(map(type, index))):
         return _quick_view(input, index)
     items = _items(index)
     if items is None or sum(map(_axes, items)) > input.dim():
@@ -151,12 +151,11 @@ def getitem(input: Any, index: Any) -> Any:
     if any(item != slice(None) for item in basic):
         input = view_at(input, basic)
     first = indices[0]
-    if len(indices) > 1 or input.is_complex():
-        return index_at(input, indices)
-    if first.dtype is torch.bool and first.shape == input.shape:
-        return masked_select(input, first)
-    if first.dtype is torch.int64 and first.dim() == 1 and first.is_cpu:
-        return rows(input, first)
+    if len(indices) == 1 and first.device == input.device:
+        if first.dtype is torch.bool and first.shape == input.shape:
+            return masked_select(input, first)
+        if first.dtype is torch.int64 and first.dim() == 1 and first.is_cpu:
+            return rows(input, first)
     return index_at(input, indices)
 
 
@@ -173,12 +172,15 @@ def _quick_view(input: Any, index: Any) -> Any:
     return record(_VIEW, (edge,), _VIEW.take((x, index, out, x.shape)), out, sys._getframe(2))
 
 
+_BASIC = frozenset((int, slice, type(None), type(...)))
 _VIEW = view_at.plan((True,))
 index_at = index  # `index` is also the name of what stands in brackets
 
 
 def _items(index: Any) -> tuple[Any, ...] | None:
     """What stands between the brackets: integers, slices, None, ... and index tensors; `None` for anything else."""
+    if isinstance(index, list) and not all(isinstance(item, (int, numpy.integer)) for item in index):
+        return None  # torch decides whether such a list is an index tensor or several
     items = [_item(item) for item in (index if isinstance(index, tuple) else (index,))]
     known = all(item is None or item is ... or isinstance(item, (int, slice, Tensor)) for item in items)
     masks = any(isinstance(item, Tensor) and item.dtype is torch.uint8 for item in items)

@@ -1,0 +1,203 @@
+"""`search`: one function for all ways to find neighbours."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+
+from cartograd.engine import no_grad
+from cartograd.errors import OptionError, UnsupportedError
+from cartograd.neighbors import callables, precomputed, validate
+from cartograd.neighbors.calibrate import solve_by_cells
+from cartograd.neighbors.distances import KNOWN, METRICS, PRODUCT_METRICS
+from cartograd.neighbors.exact import Found
+from cartograd.neighbors.extras import available
+from cartograd.neighbors.faiss_index import FaissConfig, solve_by_faiss
+from cartograd.neighbors.intake import Given, intake
+from cartograd.neighbors.nndescent import SERVED as NNDESCENT_METRICS
+from cartograd.neighbors.nndescent import solve_by_nndescent, solve_with_recall
+from cartograd.neighbors.precision import full_precision
+from cartograd.neighbors.problem import Problem, has_zeros, mapped, prepare, scale_for, solve_exactly
+
+log = logging.getLogger("cartograd.neighbors")
+
+EXACT_UP_TO = 20_000
+"""`auto` searches exactly where n rows times m queries is at most the square of this."""
+
+
+def search(
+    X: Any,
+    k: int,
+    *,
+    metric: str | Callable[[Any, Any], Any] = "euclidean",
+    backend: str | FaissConfig = "auto",
+    queries: Any = None,
+    exclude_self: bool | None = None,
+    device: torch.device | str | None = None,
+    random_state: Any = None,
+    recall: float = 0.95,
+    verbose: bool = False,
+) -> tuple[Any, Any]:
+    """Find the k nearest rows of every row.
+
+    Parameters
+    ----------
+    X : array-like, (n, d)
+        NumPy, torch (CPU or CUDA) or cartograd array, nested list, pandas or polars frame, ``scipy`` CSR matrix,
+        ``numpy.memmap`` (read in blocks) or ``torch.utils.data.DataLoader`` (read once, batch by batch; the ids are
+        the order in which it gives the rows). With ``metric="precomputed"`` the matrix of all distances, (n, n), or a
+        sparse one of some.
+    k : int
+        How many neighbours; at most n - 1, or n where a row may be its own neighbour.
+    metric : str or callable, default="euclidean"
+        A name of `cartograd.neighbors.distances`, "precomputed", or a function of two Tensors: of shapes (r, 1, d) and
+        (1, m, d), giving (r, m), or of one pair of rows (d,), giving a number.
+    backend : str or FaissConfig, default="auto"
+        "exact", "cells" (k-means cells; Euclidean and cosine metrics), "faiss", "nndescent", or "auto": exact up to
+        about 20,000 rows, then cells, or nndescent for metrics and sparse data that cells does not serve.
+    queries : array-like, (m, d), default=None
+        Rows whose neighbours among X are sought; None for those of X itself. With ``metric="precomputed"`` their
+        distances to all rows of X, (m, n).
+    exclude_self : bool, default=None
+        Whether row i is left out of its own neighbours, by id. None: yes, unless `queries` are given; if True with
+        `queries`, query i is row i of X.
+    device : torch.device or str, default=None
+        Where to compute; None for where the data are.
+    random_state : int, numpy.random.RandomState or numpy.random.Generator, default=None
+        Seed of whatever is random; None for a fixed one. The same seed gives the same neighbours at any thread count.
+    recall : float, default=0.95
+        The share of true neighbours that "cells" and "auto" must find, estimated on a sample of rows.
+    verbose : bool, default=False
+        Whether to show progress bars.
+
+    Returns
+    -------
+    indices : (n, k) int64
+        Neighbours of each row, nearest first; of equally near ones the smaller index first.
+    distances : (n, k)
+        Their distances, float32, or float64 for float64 data. Both are of the kind of X, on its device.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> indices, distances = search(numpy.array([[0.0], [1.0], [3.0]]), k=1)
+    >>> indices.ravel().tolist(), distances.ravel().tolist()
+    ([1, 0, 1], [1.0, 1.0, 2.0])
+    """
+    validate.check_metric(metric, KNOWN)
+    config = backend if isinstance(backend, FaissConfig) else FaissConfig()
+    name = "faiss" if isinstance(backend, FaissConfig) else backend
+    validate.check_backend(name)
+    validate.check_share(recall)
+    seed = seed_of(random_state)
+    given = intake(X, "X", device)
+    asked = None if queries is None else intake(_like(queries, given), "queries", device or given.rows.device)
+    without_self = asked is None if exclude_self is None else bool(exclude_self)
+    k = validate.check_count(k, given.rows.count, without_self)
+    validate.check_queries(given.rows, None if asked is None else asked.rows, metric == "precomputed", without_self)
+    with no_grad(), torch.no_grad(), full_precision():
+        if metric == "precomputed":
+            validate.check_served(name, metric, ("precomputed",) if name in ("auto", "exact") else PRODUCT_METRICS)
+            ids, distances = _read_off(given, asked, k, without_self)
+        else:
+            problem = _problem(given, asked, k, metric, without_self, recall, seed, verbose)
+            ids, raw = _solve(problem, name, config)
+            distances = problem.finished(raw)
+    answer = (given if asked is None else asked).answer
+    return answer(ids), answer(distances)
+
+
+def _like(queries: Any, given: Given) -> Any:
+    """Sparse queries for sparse data, dense ones for dense data."""
+    if given.sparse is None:
+        return queries.toarray() if hasattr(queries, "toarray") else queries
+    if hasattr(queries, "tocsr"):
+        return queries
+    from scipy.sparse import csr_array
+
+    return csr_array(validate.array_from(queries, "queries"))
+
+
+def _problem(
+    given: Given, asked: Given | None, k: int, metric: Any, without_self: bool, recall: float, seed: int, verbose: bool
+) -> Problem:
+    chosen = METRICS[metric] if isinstance(metric, str) else callables.metric_of(metric, given.rows.block(0, 3))
+    sources = [(given, "X")] if asked is None else [(given, "X"), (asked, "queries")]
+    largest = max(prepare(source, chosen, name) for source, name in sources)
+    sparse = None if given.sparse is None else (given.sparse, (asked or given).sparse)
+    scale = scale_for(given.rows, largest) if (chosen.degree or chosen.unit) and sparse is None else 1.0
+    zeros = chosen.unit and sparse is None and any(has_zeros(source.rows, scale) for source, _ in sources)
+    data = mapped(given.rows, chosen, scale, zeros)
+    queries = None if asked is None else mapped(asked.rows, chosen, scale, zeros)
+    count = data.count if queries is None else queries.count
+    own = torch.arange(count, device=data.device) if without_self else None
+    return Problem(data, queries, own, k, chosen, scale, recall, seed, verbose, sparse)
+
+
+def _read_off(given: Given, asked: Given | None, k: int, without_self: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    source = given if asked is None else asked
+    if given.sparse is None:
+        precomputed.check_matrix(given.rows, "X", square=True)
+        if asked is not None:
+            precomputed.check_matrix(asked.rows, "queries", square=False)
+        return precomputed.from_matrix(source.rows, k, without_self)
+    validate.check_square(given.sparse.shape)
+    return precomputed.from_sparse(source.sparse, k, without_self)
+
+
+def _solve(problem: Problem, backend: str, config: FaissConfig) -> Found:
+    if backend == "auto":
+        return _choose(problem)(problem)
+    if backend == "exact":
+        return solve_exactly(problem)
+    served = NNDESCENT_METRICS if backend == "nndescent" else PRODUCT_METRICS
+    named = problem.metric.name if problem.metric in METRICS.values() else problem.metric.tile
+    validate.check_served(backend, named, served)
+    if backend == "nndescent":
+        return solve_by_nndescent(problem)
+    if problem.sparse is not None:
+        raise UnsupportedError(
+            f"backend {backend!r} takes dense data; use 'exact', 'nndescent' or 'auto' for sparse data"
+        )
+    return solve_by_faiss(problem, config) if backend == "faiss" else solve_by_cells(problem)
+
+
+def _choose(problem: Problem) -> Callable[[Problem], Found]:
+    """What `auto` does with this search, with a line in the log that says so."""
+    n, m, name = problem.data.count, problem.asked.count, problem.metric.name
+    said = f"auto: {n} rows, {m} queries, metric {name}"
+    if n * m <= EXACT_UP_TO**2:
+        log.info("%s: searching exactly", said)
+        return solve_exactly
+    if name in PRODUCT_METRICS and problem.sparse is None:
+        log.info("%s: cells", said)
+        return solve_by_cells
+    if name not in NNDESCENT_METRICS:
+        log.info("%s: searching exactly, since no approximate backend serves this metric", said)
+        return solve_exactly
+    if not available("pynndescent"):
+        log.info('%s: searching exactly; pip install "cartograd[ann]" brings the faster nndescent', said)
+        return solve_exactly
+    log.info("%s: nndescent", said)
+    return solve_with_recall
+
+
+def seed_of(random_state: Any) -> int:
+    """A seed between 0 and 2^31 - 1; a fixed one for None."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, numpy.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, numpy.random.Generator):
+        return int(random_state.integers(2**31 - 1))
+    if isinstance(random_state, (int, numpy.integer)) and not isinstance(random_state, bool):
+        if random_state < 0:
+            raise OptionError(f"random_state must not be negative, got {random_state}")
+        return int(random_state) % (2**31)
+    raise UnsupportedError(
+        f"random_state must be a whole number, a RandomState, a Generator or None, got {type(random_state).__name__}"
+    )

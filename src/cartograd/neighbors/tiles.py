@@ -1,0 +1,93 @@
+"""The walk over all pairs of rows, one square tile at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from cartograd.neighbors.distances import Metric
+from cartograd.neighbors.rows import Rows
+
+TILE_ROWS = 2048
+TILE_ELEMENTS = 1 << 25
+"""The most elements of a block of rows (rows x columns)."""
+
+
+def tile_rows(width: int) -> int:
+    """How many rows a tile takes: fewer where rows are very wide; never a function of the thread count."""
+    return max(64, min(TILE_ROWS, TILE_ELEMENTS // max(width, 1)))
+
+
+def middle(rows: Rows) -> torch.Tensor:
+    """The median of each column over an even sample of rows, (d,): a centre that outliers do not move."""
+    ids = torch.linspace(0, rows.count - 1, min(rows.count, 1023), dtype=torch.float64).round().to(torch.int64)
+    return rows.take(ids.to(rows.device)).median(dim=0).values
+
+
+@dataclass(frozen=True)
+class Side:
+    """One block of rows of a tile: where they come from, which they are, and their (moved) values."""
+
+    rows: Rows
+    start: int
+    stop: int
+    values: torch.Tensor
+
+    def ids(self, within: torch.Tensor | None = None) -> torch.Tensor:
+        """The ids of all rows of the block, or of those at the given positions."""
+        if within is None:
+            return torch.arange(self.start, self.stop, device=self.values.device)
+        return within + self.start
+
+
+class Tiles:
+    """All tiles of a search, in rising order of the rows of `data` for every query.
+
+    Parameters
+    ----------
+    data : Rows
+        The rows searched.
+    metric : Metric
+        How distances are measured. A symmetric one visits each pair of blocks of `data` only once.
+    queries : Rows or None
+        Rows whose neighbours are sought; None for those of `data`.
+    own : torch.Tensor or None
+        For each query the id in `data` that is left out, (m,) int64.
+    """
+
+    def __init__(self, data: Rows, metric: Metric, queries: Rows | None, own: torch.Tensor | None) -> None:
+        self.data, self.metric, self.own = data, metric, own
+        self.queries = data if queries is None else queries
+        self.half = queries is None and metric.symmetric
+        self.centre = middle(data) if metric.centred else None
+        self.size = tile_rows(data.width)
+
+    def __len__(self) -> int:
+        across = -(-self.data.count // self.size)
+        return across * (across + 1) // 2 if self.half else across * -(-self.queries.count // self.size)
+
+    def __iter__(self) -> Iterator[tuple[Side, Side, bool]]:
+        """Pairs of sides, and whether the tile also serves the rows of the second side."""
+        for a in self._sides(self.queries, 0):
+            for b in self._sides(self.data, a.start if self.half else 0):
+                yield a, b, self.half and b.start > a.start
+
+    def _sides(self, rows: Rows, first: int) -> Iterator[Side]:
+        for start in range(first, rows.count, self.size):
+            stop = min(start + self.size, rows.count)
+            yield Side(rows, start, stop, self.moved(rows.block(start, stop)))
+
+    def moved(self, values: torch.Tensor) -> torch.Tensor:
+        """Values about the centre, where the metric wants that."""
+        return values if self.centre is None else values - self.centre
+
+    def scores(self, a: Side, b: Side) -> torch.Tensor:
+        """Raw values of the tile, (r, m), infinite for a row and itself."""
+        scores = self.metric.tile(a.values, b.values)
+        if self.own is not None:
+            place = self.own[a.start : a.stop] - b.start
+            row = torch.nonzero((place >= 0) & (place < b.stop - b.start)).squeeze(1)
+            scores[row, place[row]] = torch.inf
+        return scores
