@@ -108,7 +108,9 @@ def rows(repeats: int) -> list[tuple[str, float, float, str, float | None]]:
     for width, batch, most in ((8, 1, 0.8), (128, 128, 0.95), (512, 1024, 1.02)):
         slow = 1 if width < 512 else 4
         ours, theirs = least(
-            mlp(cartograd.tensor, width, batch), mlp(lambda data: torch.as_tensor(data), width, batch), repeats * 5 // slow
+            mlp(cartograd.tensor, width, batch),
+            mlp(lambda data: torch.as_tensor(data), width, batch),
+            repeats * 5 // slow,
         )
         made.append((f"MLP step, width {width}, batch {batch}", ours * 1e6, theirs * 1e6, "us", most))
     theirs, ours = bytes_per_node(torch.tensor), bytes_per_node(cartograd.tensor)

@@ -65,8 +65,8 @@ def _unbroadcast(gradient: Any, edge: Any, node: Node) -> Any:
     given, wanted = gradient.shape, edge.shape
     if given != wanted:
         added = len(given) - len(wanted)
-        if added == 1 and given[1:] == wanted:
-            gradient = gradient.sum(0)
+        if added > 0 and given[added:] == wanted:  # the commonest case, one kernel: a bias
+            gradient = (gradient if added == 1 else gradient.flatten(0, added - 1)).sum(0)
         else:
             try:
                 gradient = gradient.sum_to_size(wanted)

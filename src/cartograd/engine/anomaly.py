@@ -33,7 +33,9 @@ def check_forward(name: str, inputs: Any, out: Any) -> None:
     if found is None or not _counts(found, inputs):
         return
     place = describe_place(*calling_place(sys._getframe(1)))
-    raise AnomalyError(f"{name} made {found} at {place}; its inputs: {describe(inputs)}")
+    given = any(bad_value(value) == "a NaN" for value in _flat(inputs))
+    verb = "was given" if found == "a NaN" and given else "made"
+    raise AnomalyError(f"{name} {verb} {found} at {place}; its inputs: {describe(inputs)}")
 
 
 def check_backward(node: Node, g: Any, gradients: list[Any]) -> None:

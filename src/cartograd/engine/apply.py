@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -20,6 +21,7 @@ from cartograd.errors import UnsupportedError
 
 _grad_enabled = torch.is_grad_enabled
 _set_grad = torch._C._set_grad_enabled
+autocasts: Callable[[], bool] = torch._C._is_any_autocast_enabled
 _new = object.__new__
 
 
@@ -39,7 +41,7 @@ def apply(op: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         value = values[slot]
         if type(value) is Tensor:
             if op.torch_functions or (value.requires_grad and _grad_enabled()):
-                return _without_our_rule(op, args, kwargs, op.params[slot])
+                return without_our_rule(op, args, kwargs, op.params[slot])
             values[slot] = value.data
     edges: list[Any] = []
     need = [False] * len(op.inputs)
@@ -57,7 +59,7 @@ def apply(op: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if edge is not None:
             place = op.input_slots.get(slot)
             if place is None or edge.dtype not in REAL:
-                return _without_our_rule(op, args, kwargs, op.params[slot])
+                return without_our_rule(op, args, kwargs, op.params[slot])
             need[place] = True
             edges.append(edge)
     return _run(op, values, edges, tuple(need), args, kwargs)
@@ -70,13 +72,13 @@ def _apply_to_list(op: Primitive, values: list[Any], args: Any, kwargs: Any) -> 
     for other, value in enumerate(values):
         if type(value) is Tensor and other != slot:
             if value.requires_grad and _grad_enabled():
-                return _without_our_rule(op, args, kwargs, op.params[other])
+                return without_our_rule(op, args, kwargs, op.params[other])
             values[other] = value.data
     for value in values[slot]:
         inner = value.data if type(value) is Tensor else value
         edge = value._edge if type(value) is Tensor else (value if getattr(value, "requires_grad", False) else None)
         if edge is not None and edge.dtype not in REAL:
-            return _without_our_rule(op, args, kwargs, op.takes_list)
+            return without_our_rule(op, args, kwargs, op.takes_list)
         items.append(inner)
         need.append(edge is not None)
         if edge is not None:
@@ -104,6 +106,8 @@ def _run(op: Primitive, values: list[Any], edges: list[Any], need: tuple[bool, .
         return wrap(out)
     if any(out is value for value in values):
         out = out.detach()  # a tensor of its own, so that an in-place change of one is seen to change the other
+    if autocasts():  # a kernel may have converted its arguments, unseen by our rules; torch's own know of it
+        return without_our_rule(op, args, kwargs)
     plan = op.plan(need)
     values += (out, extra)
     saved = plan.take(values)
@@ -111,7 +115,7 @@ def _run(op: Primitive, values: list[Any], edges: list[Any], need: tuple[bool, .
         return record_many(plan, tuple(edges), saved, out)
     if out.dtype not in REAL:
         if out.dtype.is_complex:
-            return _without_our_rule(op, args, kwargs, "input")
+            return without_our_rule(op, args, kwargs, "input")
         return from_raw(out)
     return record(plan, tuple(edges), saved, out)
 
@@ -224,12 +228,12 @@ def _not_of_this_form(op: Primitive, args: Any, kwargs: Any) -> Any:
     raise UnsupportedError(f"{op.name} takes ({', '.join(op.params)}), got {len(args)} arguments and {list(kwargs)}")
 
 
-def _without_our_rule(op: Primitive, args: Any, kwargs: Any, name: str) -> Any:
+def without_our_rule(op: Primitive, args: Any, kwargs: Any, name: str = "input") -> Any:
     """Our rules do not cover this input (or complex numbers): torch's derivative does, or we say so."""
     if op.torch_functions:
         from cartograd.engine.fallback import run_torch
 
-        return run_torch(op.torch_functions[0], args, kwargs)
+        return run_torch(op.forward_only(), args, kwargs)
     raise UnsupportedError(
         f"{op.name} has no gradient rule for its input {name!r}, which requires grad. "
         f"Give it one with @{op.name}.vjp({name!r}), or pass a detached value."

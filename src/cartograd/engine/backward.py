@@ -38,6 +38,7 @@ from cartograd.errors import (
     GraphFreedError,
     NoGradientError,
     NonScalarRootError,
+    NotTwiceDifferentiableError,
     UnsupportedError,
     VjpError,
 )
@@ -302,10 +303,17 @@ class Pass:
                 return
         if not self.store:
             return
+        if foreign and type(total) is Tensor and total.requires_grad:
+            raise NotTwiceDifferentiableError(
+                "backward(create_graph=True) would have to hand a recorded gradient to torch's own graph, which cannot "
+                f"carry it (at a torch tensor of shape {tuple(leaf.shape)}): compute that tensor with cartograd, too, "
+                "for example inside cartograd.recording()"
+            )
         if foreign:
             self.foreign.append((leaf, raw(total)))
             return
-        accumulate(leaf, total, sys.getrefcount(total) <= ALONE, self.create_graph)
+        alone = sys.getrefcount(total) <= ALONE
+        accumulate(leaf, total, alone, self.create_graph)
         if has_post_hooks(leaf):
             for hook in post_hooks(leaf):
                 hook(owner(leaf))

@@ -98,7 +98,7 @@ def _saved_of(node: Node, seen: set[int]) -> list[Saved]:
     """Blocks saved by `node` that are not in `seen`, which they join; Parameters are not counted, they stay anyway."""
     parameters = {edge.untyped_storage().data_ptr() for edge in node.parents if isinstance(edge, torch.Tensor)}
     found = []
-    for name, value in zip(node.plan.saves, node.saved or (), strict=True):
+    for name, value in zip(node.plan.saves, node.saved, strict=True) if node.saved is not None else ():
         for item in _tensors(value):
             storage = item.untyped_storage()
             if storage.data_ptr() not in seen | parameters:

@@ -26,7 +26,7 @@ class TorchFunction(Primitive):
     def __init__(self, function: Any, multiple: bool) -> None:
         self.function = function
         self.name = getattr(function, "__name__", str(function))
-        self.broadcasts = False
+        self.broadcasts = self.elementwise = False
         self.multiple = multiple
         self.once = None
         self.restated = None
@@ -52,7 +52,7 @@ class TorchPlan(Plan):
         self.op = TorchFunction(function, multiple)
         self.need = ()
         self.saves = ["call"]
-        self.single = self.each = None
+        self.single = self.each = self.only = None
 
     def gradients(self, g: Any, saved: tuple[Any, ...]) -> list[Any]:
         """Ask torch for the vjp; its graph is kept, for the pass frees `saved` itself."""

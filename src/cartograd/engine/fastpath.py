@@ -15,7 +15,7 @@ import numpy
 import torch
 
 from cartograd.engine import modes
-from cartograd.engine.apply import apply, record_many, wrap
+from cartograd.engine.apply import apply, autocasts, record_many, wrap
 from cartograd.engine.graph import CPU, REAL, Node, calling_place, internal_code, next_number
 from cartograd.engine.primitive import Primitive
 from cartograd.engine.tensor import Tensor
@@ -44,7 +44,7 @@ _UNWRAP = """
         return general(op, ({arguments},), {{}})
 """
 _RUN = """
-    if modes.watchers or not grad_enabled(){special}:
+    if modes.watchers or not grad_enabled(){converted}{special}:
         return general(op, ({arguments},), {{}})
     if not pattern:
         return wrap(forward({call}){result_only})
@@ -56,11 +56,24 @@ _RUN = """
             set_grad(True)
     else:
         out{extra} = forward({call})
-    if {alias}:
-        out = out.detach()  # a tensor of its own, so that an in-place change of one is seen to change the other
-    plan = plans[pattern] or make_plan(pattern)
+{alias}    plan = plans[pattern] or make_plan(pattern)
     edges = {edges_taken}
-    saved = plan.take(({values}, out{extra})) if plan.saves else ()
+    version = 0
+    if plan.only is not None:
+        value = ({values}, out{extra})[plan.only]
+        saved = (value,)
+        if isinstance(value, Plain):
+            version = value._version
+        elif type(value) is tuple or type(value) is list:
+            version = version_of(value)
+    elif plan.saves:
+        saved = plan.take(({values}, out{extra}))
+        version = version_of(saved)
+    else:
+        saved = ()
+"""
+_ALIAS = """    if {test}:
+        out = out.detach()  # a tensor of its own, so that an in-place change of one is seen to change the other
 """
 _RECORD = """
     dtype = out.dtype
@@ -70,12 +83,6 @@ _RECORD = """
     node.plan = plan
     node.parents = edges
     node.saved = saved
-    version = 0
-    for value in saved:
-        if isinstance(value, Plain):
-            version += value._version
-        elif type(value) is tuple or type(value) is list:
-            version += version_of(value)
     node.version = version
     node.number = next_number()
     shape = out.shape
@@ -98,7 +105,7 @@ _RECORD = """
 """
 
 
-def source_of(op: Primitive) -> str:
+def source_of(op: Primitive, arithmetic: bool) -> str:
     """The straight-line function for `op`, as text."""
     tensors = [op.params[slot] for slot in op.tensor_slots]
     inputs = [name for name in op.inputs if name in tensors]
@@ -122,7 +129,8 @@ def source_of(op: Primitive) -> str:
             for slot, (name, value) in enumerate(zip(op.params, values.split(", "), strict=True))
         ),
         "special": special,
-        "alias": " or ".join(f"out is {name}_value" for name in tensors),
+        "alias": "" if arithmetic else _ALIAS.format(test=" or ".join(f"out is {name}_value" for name in tensors)),
+        "converted": "" if arithmetic else " or autocasts()",
         "edges_taken": taken,
         "extra": ", extra" if op.extra else "",
         "result_only": "[0]" if op.extra else "",
@@ -143,11 +151,17 @@ def can_specialise(op: Primitive) -> bool:
     return not op.variadic and op.takes_list is None and bool(inputs)
 
 
-def specialise(op: Primitive, kernel: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """`op` as one compiled function; `kernel` is run in place of the forward where that is just a call of it."""
+def specialise(
+    op: Primitive, kernel: Callable[..., Any] | None = None, arithmetic: bool = False
+) -> Callable[..., Any]:
+    """`op` as one compiled function.
+
+    `kernel` is run in place of the forward where that is just a call of it. `arithmetic` promises that the kernel never
+    returns its own argument and that autocast does not convert what goes into it.
+    """
     from cartograd.engine.apply import version_of
 
-    source = source_of(op)
+    source = source_of(op, arithmetic)
     count = len(op.inputs)
     plans: list[Any] = [None] * (1 << count)
 
@@ -162,6 +176,7 @@ def specialise(op: Primitive, kernel: Callable[..., Any] | None = None) -> Calla
         "Plain": torch.Tensor,
         "REAL": REAL,
         "Tensor": Tensor,
+        "autocasts": autocasts,
         "calling_place": calling_place,
         "defaults": op.defaults,
         "forward": kernel or op.forward,
@@ -190,11 +205,13 @@ def specialise(op: Primitive, kernel: Callable[..., Any] | None = None) -> Calla
 
 
 def unary(op: Primitive) -> Callable[..., Any]:
-    """`op` as a fast function of one tensor."""
+    """`op`, which works element by element, as a fast function of one tensor."""
+    op.elementwise = True
     return specialise(op)
 
 
-def binary(op: Primitive, kernel: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def binary(op: Primitive, kernel: Callable[[Any, Any], Any], arithmetic: bool = False) -> Callable[..., Any]:
     """`op`, whose forward is just `kernel`, as a fast function of two tensors, or a tensor and a number."""
     op.torch_functions = op.torch_functions or [kernel]
-    return specialise(op, kernel)
+    op.elementwise = arithmetic
+    return specialise(op, kernel, arithmetic)

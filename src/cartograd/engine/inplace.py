@@ -38,6 +38,8 @@ def run_inplace(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return _on_plain_values(function, args, kwargs)
     if kwargs.get("out") is not None:
         raise UnsupportedError(f"{name}(out=...) cannot carry a gradient: leave out= away and use the result")
+    if not args:  # torch.nn.init hands everything over by name
+        args, kwargs = (kwargs["tensor"],), {key: value for key, value in kwargs.items() if key != "tensor"}
     target, *rest = args
     if not isinstance(target, Tensor):
         raise InplaceError(
@@ -58,7 +60,9 @@ def _requires_grad(value: Any) -> bool:
 def _on_plain_values(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with torch.no_grad():
         function(*map(_plain, args), **{key: _plain(value) for key, value in kwargs.items()})
-    return kwargs["out"] if kwargs.get("out") is not None else args[0]
+    if kwargs.get("out") is not None:
+        return kwargs["out"]
+    return args[0] if args else kwargs["tensor"]
 
 
 def _plain(value: Any) -> Any:

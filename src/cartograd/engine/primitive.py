@@ -63,7 +63,7 @@ class Plan:
     A plan is made once for each pattern an op meets; a node only points to it.
     """
 
-    __slots__ = ("calls", "each", "need", "op", "saves", "single", "take")
+    __slots__ = ("calls", "each", "need", "only", "op", "saves", "single", "take")
 
     def __init__(self, op: Primitive, need: tuple[bool, ...]) -> None:
         self.op = op
@@ -75,6 +75,7 @@ class Plan:
             names += op.params  # it is run again on all of them
         self.saves = names = list(dict.fromkeys(names))
         self.take = _taker([op.places[name] for name in names])
+        self.only = op.places[names[0]] if len(names) == 1 else None
         slots = {name: slot for slot, name in enumerate(names)}
         self.calls = [(rule, _taker([slots[name] for name in rule.saves])) for rule in rules]
         separate = not op.multiple and all(len(rule.inputs) == 1 and not rule.wants_need for rule in rules)
@@ -115,6 +116,7 @@ class ListPlan(Plan):
         self.need = need
         (rule,) = op.rules
         self.saves = list(rule.saves)
+        self.only = None
         self.take = _taker([op.places[name] for name in rule.saves])
         self.calls = [(rule, _taker(list(range(len(rule.saves)))))]
         self.single = self.each = None
@@ -174,6 +176,7 @@ class Primitive:
         self.inputs: tuple[str, ...] = ()
         self.plans: dict[Any, Plan] = {}
         self.fast: Callable[..., Any] | None = None
+        self.elementwise = False  # its rules give values of the result's own shape, dtype and device
         self.restated: Callable[..., Any] | None = None
         self.examples: list[Callable[..., Any]] = []
         self.through: dict[Callable[..., Any], Callable[[Any], Any]] = {}
@@ -280,6 +283,16 @@ class Primitive:
         options = dict(zip(self.params[self.positional :], values[self.positional :], strict=True))
         return self.forward(*values[: self.positional], **options)
 
+    def forward_only(self) -> Callable[..., Any]:
+        """The forward alone, as a function of plain tensors that torch's autograd can follow."""
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            result = self.run(self.bind(args, kwargs) or [])
+            return result[0] if self.extra else result
+
+        forward.__name__ = self.name
+        return forward
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the op, and record it where a gradient may be wanted."""
         fast = self.fast
@@ -312,10 +325,20 @@ def spellings(name: str) -> list[Any]:
     return [function for function in dict.fromkeys(found) if callable(function)]
 
 
+def as_method(op: Callable[..., Any]) -> Callable[..., Any]:
+    """`op` as a plain function, which a class turns into a method."""
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return op(*args, **kwargs)
+
+    method.__doc__ = op.__doc__
+    return method
+
+
 def bind_to_torch(target: Callable[..., Any], functions: tuple[Any, ...]) -> list[Any]:
     """Make the torch functions (or all that have a given name) reach `target` when called on a `Tensor`.
 
-    The methods of `Tensor` itself are replaced by `target` where it is a plain function: a shorter way there.
+    The methods of `Tensor` itself are replaced by it: a shorter way there.
     """
     bound: list[tuple[str, Any]] = []
     for function in functions:
@@ -323,8 +346,8 @@ def bind_to_torch(target: Callable[..., Any], functions: tuple[Any, ...]) -> lis
         bound.extend((name, one) for one in (spellings(function) if isinstance(function, str) else [function]))
     for name, function in bound:
         RULES[function] = target
-        if isinstance(target, FunctionType) and getattr(torch.Tensor, name, None) is function:
-            setattr(Tensor, name, target)
+        if getattr(torch.Tensor, name, None) is function:
+            setattr(Tensor, name, target if isinstance(target, FunctionType) else as_method(target))
     return [function for _, function in bound]
 
 

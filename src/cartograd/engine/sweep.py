@@ -28,7 +28,7 @@ def sweep(task: Pass) -> None:
     while heap:
         node = heappop(heap)[1]
         total = totals.pop(node)
-        value: Any = None
+        value = following_total = None
         while True:
             saved, parents, rules = node.saved, node.parents, node.plan.each
             if (
@@ -49,7 +49,7 @@ def sweep(task: Pass) -> None:
                         version += version_of(value)
                 if version != node.version:
                     check_version(node, saved)
-            position = 0
+            position, following, elementwise = 0, None, node.plan.op.elementwise
             for rule, used in rules:
                 edge = parents[position]
                 position += 1
@@ -66,7 +66,7 @@ def sweep(task: Pass) -> None:
                 if gradient is None:
                     continue
                 kind = type(edge)
-                if gradient is total:
+                if gradient is total or elementwise:
                     if edge.shape is not node.shape or edge.dtype is not node.dtype:
                         gradient = fit(gradient, edge, node)
                 elif (
@@ -78,6 +78,13 @@ def sweep(task: Pass) -> None:
                 ):
                     gradient = fit(gradient, edge, node)
                 if kind is Node:
+                    if following is None and edge not in totals:
+                        following, following_total = edge, gradient
+                        continue
+                    if edge is following:
+                        totals[following] = following_total
+                        heappush(heap, (-following.number, following))
+                        following = None
                     before = totals.get(edge)
                     if before is None:
                         totals[edge] = gradient
@@ -102,6 +109,14 @@ def sweep(task: Pass) -> None:
             if free:
                 node.saved = None
             saved = value = gradient = None  # hold on to nothing while the next node runs
+            if following is not None:  # the next node, past heap and dictionary, if it is the newest left
+                if not heap or -heap[0][0] < following.number:
+                    node, total = following, following_total
+                    following_total = None
+                    continue
+                totals[following] = following_total
+                heappush(heap, (-following.number, following))
+                following_total = None
             if not heap:
                 return
             node = heappop(heap)[1]

@@ -262,7 +262,9 @@ class Tensor:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         array = self.numpy()
-        return array if dtype is None else array.astype(dtype, copy=bool(copy))
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
 
     def __len__(self) -> int:
         return len(self.data)
@@ -280,6 +282,9 @@ class Tensor:
 
     def __float__(self) -> float:
         return float(self.data)
+
+    def __complex__(self) -> complex:
+        return complex(self.data.item())
 
     def __index__(self) -> int:
         return self.data.__index__()

@@ -123,22 +123,21 @@ def _from_loader(loader: Any, name: str, device: torch.device) -> FileRows:
 
     A second pass over a loader that shuffles would give the rows other ids, so there is only one.
     """
-    file = tempfile.TemporaryFile(prefix="cartograd-rows-")  # noqa: SIM115  it lives as long as the rows read from it
-    width, count, dtype = 0, 0, torch.float32
-    for batch in loader:
-        piece = _batch_array(batch, name)
+    with tempfile.TemporaryFile(prefix="cartograd-rows-") as file:
+        width, count, dtype = 0, 0, torch.float32
+        for batch in loader:
+            piece = _batch_array(batch, name)
+            if count == 0:
+                width, dtype = piece.shape[1], _float_of(piece.dtype, name)
+            elif piece.shape[1] != width:
+                raise InputError(f"{name}: a batch has {piece.shape[1]} columns where earlier ones had {width}")
+            numpy.ascontiguousarray(piece, dtype=_numpy_float(dtype)).tofile(file)
+            count += len(piece)
         if count == 0:
-            width, dtype = piece.shape[1], _float_of(piece.dtype, name)
-        elif piece.shape[1] != width:
-            raise InputError(f"{name}: a batch has {piece.shape[1]} columns where earlier ones had {width}")
-        numpy.ascontiguousarray(piece, dtype=_numpy_float(dtype)).tofile(file)
-        count += len(piece)
-    if count == 0:
-        raise InputError(
-            f"{name} is empty: found 0 sample(s): the DataLoader gave no batch; a minimum of 1 is required."
-        )
-    file.flush()
-    return FileRows(numpy.memmap(file, dtype=_numpy_float(dtype), mode="r", shape=(count, width)), dtype, device)
+            raise InputError(f"{name} is empty: found 0 sample(s): the DataLoader gave no batch.")
+        file.flush()
+        mapped = numpy.memmap(file, dtype=_numpy_float(dtype), mode="r", shape=(count, width))
+    return FileRows(mapped, dtype, device)  # the map keeps the nameless file alive
 
 
 def _batch_array(batch: Any, name: str) -> Any:

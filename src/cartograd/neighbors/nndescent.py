@@ -19,7 +19,11 @@ log = logging.getLogger("cartograd.neighbors")
 
 SERVED = ("sqeuclidean", "euclidean", "cosine", "angular", "manhattan", "hamming", "jaccard")
 
-EFFORTS: tuple[dict[str, Any], ...] = ({}, {"max_candidates": 60, "n_iters": 15, "delta": 1e-4}, {"spare": 30})
+EFFORTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"max_candidates": 60, "n_iters": 15, "delta": 1e-4, "epsilon": 0.35},
+    {"max_candidates": 60, "n_iters": 15, "delta": 1e-4, "epsilon": 0.5, "spare": 30},
+)
 """Settings for the first try and for the next ones, should recall fall short."""
 
 
@@ -43,7 +47,7 @@ def solve_with_recall(problem: Problem) -> Found:
     return solve_exactly(problem)
 
 
-def _solve(problem: Problem, spare: int = 2, **settings: Any) -> Found:
+def _solve(problem: Problem, spare: int = 2, epsilon: float = 0.2, **settings: Any) -> Found:
     library = required("pynndescent", "nndescent")
     data, queries, name = _inputs(problem)
     count = min(problem.k + spare, problem.data.count)
@@ -56,7 +60,7 @@ def _solve(problem: Problem, spare: int = 2, **settings: Any) -> Found:
             ids, distances = index.neighbor_graph
         else:
             index.prepare()
-            ids, distances = index.query(queries, k=count, epsilon=0.2)
+            ids, distances = index.query(queries, k=count, epsilon=epsilon)
     device = problem.data.device
     found = torch.from_numpy(ids).to(device, torch.int64), torch.from_numpy(distances).to(device, torch.float64)
     return repaired(problem, *_ranked(problem, *found))

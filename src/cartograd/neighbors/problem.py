@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from cartograd.errors import InputError
-from cartograd.neighbors import sparse, validate
+from cartograd.neighbors import sparse
 from cartograd.neighbors.distances import Metric
 from cartograd.neighbors.exact import Found, search_exactly
-from cartograd.neighbors.intake import Given
 from cartograd.neighbors.progress import steps
-from cartograd.neighbors.rows import PickedRows, Rows, ScaledRows, UnitRows
-from cartograd.neighbors.tiles import tile_rows
+from cartograd.neighbors.rows import PickedRows, Rows
 
 
 @dataclass(frozen=True)
@@ -34,8 +30,6 @@ class Problem:
         How many neighbours.
     metric : Metric
         How distances are measured.
-    scale : float
-        What the rows were multiplied by.
     recall : float
         The share of true neighbours an approximate backend should find.
     seed : int
@@ -51,7 +45,6 @@ class Problem:
     own: torch.Tensor | None
     k: int
     metric: Metric
-    scale: float
     recall: float
     seed: int
     verbose: bool
@@ -65,10 +58,6 @@ class Problem:
     def generator(self) -> torch.Generator:
         """A new private source of random numbers."""
         return torch.Generator().manual_seed(self.seed)
-
-    def finished(self, raw: torch.Tensor) -> torch.Tensor:
-        """Raw values as distances of the rows as they were given."""
-        return (self.metric.finish(raw) * self.scale**-self.metric.degree).to(self.data.dtype)
 
 
 def solve_exactly(problem: Problem, only: torch.Tensor | None = None) -> Found:
@@ -94,51 +83,3 @@ def _solve_sparse(problem: Problem, data: Any, queries: Any, only: torch.Tensor 
     for _ in steps(search.run(), search.tiles(), "neighbours, exact", problem.verbose and only is None):
         pass
     return search.ids.to(problem.data.device), search.raw.to(problem.data.device)
-
-
-def prepare(given: Given, metric: Metric, name: str) -> float:
-    """Read all rows once, refuse what cannot be measured, and return the largest absolute value."""
-    if given.sparse is not None and metric.name != "sqhyperbolic":
-        return validate.scan_sparse(given.sparse, name)
-    look = _inside_ball(name) if metric.name == "sqhyperbolic" else None
-    return validate.scan(given.rows, name, tile_rows(given.rows.width), look)
-
-
-def scale_for(rows: Rows, largest: float) -> float:
-    """A power of two by which squares neither overflow nor vanish; 1 for all but extreme data."""
-    low, high = (1e-12, 1e17) if rows.dtype == torch.float32 else (1e-120, 1e140)
-    if largest == 0 or (low <= largest and largest * math.sqrt(rows.width) <= high):
-        return 1.0
-    return 2.0 ** -round(math.log2(largest))
-
-
-def mapped(rows: Rows, metric: Metric, scale: float, with_zeros: bool) -> Rows:
-    """The rows as the metric wants them."""
-    if scale != 1.0:
-        rows = ScaledRows(rows, scale)
-    return UnitRows(rows, with_zeros) if metric.unit else rows
-
-
-def has_zeros(rows: Rows, scale: float) -> bool:
-    """Whether any row has length zero."""
-    rows = ScaledRows(rows, scale)
-    tile = tile_rows(rows.width)
-    blocks = (rows.block(start, min(start + tile, rows.count)) for start in range(0, rows.count, tile))
-    return any(bool((torch.linalg.vector_norm(block, dim=1) == 0).any()) for block in blocks)
-
-
-def _inside_ball(name: str) -> Any:
-    seen = 0
-
-    def look(block: torch.Tensor) -> None:
-        nonlocal seen
-        lengths = torch.linalg.vector_norm(block.to(torch.float64), dim=1)
-        if bool((lengths >= 1).any()):
-            row = int(torch.nonzero(lengths >= 1)[0])
-            raise InputError(
-                f"metric 'sqhyperbolic' takes points inside the unit ball, and row {seen + row} of {name} has length "
-                f"{float(lengths[row]):.6g}; scale the data down"
-            )
-        seen += len(block)
-
-    return look

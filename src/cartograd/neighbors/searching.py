@@ -11,7 +11,7 @@ import torch
 
 from cartograd.engine import no_grad
 from cartograd.errors import OptionError, UnsupportedError
-from cartograd.neighbors import callables, precomputed, validate
+from cartograd.neighbors import precomputed, validate
 from cartograd.neighbors.calibrate import solve_by_cells
 from cartograd.neighbors.distances import KNOWN, METRICS, PRODUCT_METRICS
 from cartograd.neighbors.exact import Found
@@ -21,11 +21,12 @@ from cartograd.neighbors.intake import Given, intake
 from cartograd.neighbors.nndescent import SERVED as NNDESCENT_METRICS
 from cartograd.neighbors.nndescent import solve_by_nndescent, solve_with_recall
 from cartograd.neighbors.precision import full_precision
-from cartograd.neighbors.problem import Problem, has_zeros, mapped, prepare, scale_for, solve_exactly
+from cartograd.neighbors.problem import Problem, solve_exactly
+from cartograd.neighbors.ready import make_ready
 
 log = logging.getLogger("cartograd.neighbors")
 
-EXACT_UP_TO = 20_000
+EXACT_UP_TO = 16_000
 """`auto` searches exactly where n rows times m queries is at most the square of this."""
 
 
@@ -58,7 +59,7 @@ def search(
         (1, m, d), giving (r, m), or of one pair of rows (d,), giving a number.
     backend : str or FaissConfig, default="auto"
         "exact", "cells" (k-means cells; Euclidean and cosine metrics), "faiss", "nndescent", or "auto": exact up to
-        about 20,000 rows, then cells, or nndescent for metrics and sparse data that cells does not serve.
+        about 16,000 rows, then cells, or nndescent for metrics and sparse data that cells does not serve.
     queries : array-like, (m, d), default=None
         Rows whose neighbours among X are sought; None for those of X itself. With ``metric="precomputed"`` their
         distances to all rows of X, (m, n).
@@ -104,9 +105,13 @@ def search(
             validate.check_served(name, metric, ("precomputed",) if name in ("auto", "exact") else PRODUCT_METRICS)
             ids, distances = _read_off(given, asked, k, without_self)
         else:
-            problem = _problem(given, asked, k, metric, without_self, recall, seed, verbose)
+            ready = make_ready(given, asked, metric, ("X", "queries"))
+            count = (ready.other or ready.data).count
+            own = torch.arange(count, device=ready.data.device) if without_self else None
+            sparse = None if given.sparse is None else (given.sparse, (asked or given).sparse)
+            problem = Problem(ready.data, ready.other, own, k, ready.metric, recall, seed, verbose, sparse)
             ids, raw = _solve(problem, name, config)
-            distances = problem.finished(raw)
+            distances = ready.distances(raw)
     answer = (given if asked is None else asked).answer
     return answer(ids), answer(distances)
 
@@ -120,22 +125,6 @@ def _like(queries: Any, given: Given) -> Any:
     from scipy.sparse import csr_array
 
     return csr_array(validate.array_from(queries, "queries"))
-
-
-def _problem(
-    given: Given, asked: Given | None, k: int, metric: Any, without_self: bool, recall: float, seed: int, verbose: bool
-) -> Problem:
-    chosen = METRICS[metric] if isinstance(metric, str) else callables.metric_of(metric, given.rows.block(0, 3))
-    sources = [(given, "X")] if asked is None else [(given, "X"), (asked, "queries")]
-    largest = max(prepare(source, chosen, name) for source, name in sources)
-    sparse = None if given.sparse is None else (given.sparse, (asked or given).sparse)
-    scale = scale_for(given.rows, largest) if (chosen.degree or chosen.unit) and sparse is None else 1.0
-    zeros = chosen.unit and sparse is None and any(has_zeros(source.rows, scale) for source, _ in sources)
-    data = mapped(given.rows, chosen, scale, zeros)
-    queries = None if asked is None else mapped(asked.rows, chosen, scale, zeros)
-    count = data.count if queries is None else queries.count
-    own = torch.arange(count, device=data.device) if without_self else None
-    return Problem(data, queries, own, k, chosen, scale, recall, seed, verbose, sparse)
 
 
 def _read_off(given: Given, asked: Given | None, k: int, without_self: bool) -> tuple[torch.Tensor, torch.Tensor]:

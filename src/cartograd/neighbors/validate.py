@@ -118,11 +118,11 @@ def array_from(data: Any, name: str) -> Any:
         ) from None
 
 
-def check_width(width: int, expected: int) -> None:
-    """Refuse queries of another width than the rows searched."""
+def check_width(width: int, expected: int, name: str = "queries") -> None:
+    """Refuse rows of another width than those of X."""
     if width != expected:
         raise InputError(
-            f"queries have {width} columns, but X has {expected}; both need the same columns in the same order"
+            f"{name} has {width} columns, but X has {expected}; both need the same columns in the same order"
         )
 
 

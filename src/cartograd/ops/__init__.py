@@ -27,6 +27,8 @@ from cartograd.ops import likelihood as likelihood
 from cartograd.ops import linalg as linalg
 from cartograd.ops import loss as loss
 from cartograd.ops import maxpool as maxpool
+from cartograd.ops import neighbor_distances as neighbor_distances
+from cartograd.ops import neighbors as neighbors
 from cartograd.ops import norm as norm
 from cartograd.ops import padding as padding
 from cartograd.ops import pool as pool
@@ -48,6 +50,7 @@ from cartograd.ops import ternary as ternary
 from cartograd.ops import unpool as unpool
 from cartograd.ops import vector_norm as vector_norm
 from cartograd.ops.deformable import deform_conv2d as deform_conv2d
+from cartograd.ops.neighbors import knn as knn
 from cartograd.ops.norm import batch_norm as batch_norm
 from cartograd.ops.norm import group_norm as group_norm
 from cartograd.ops.norm import instance_norm as instance_norm

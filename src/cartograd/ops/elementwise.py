@@ -39,7 +39,7 @@ def _(make: Any) -> Any:
     return make(2, 3), make(3)
 
 
-fast_add = composite("__add__", "__radd__")(binary(add, torch.add))
+fast_add = composite("__add__", "__radd__")(binary(add, torch.add, arithmetic=True))
 
 
 @composite("add")
@@ -69,7 +69,7 @@ def _(make: Any) -> Any:
     return make(2, 1), make(2, 3)
 
 
-fast_sub = composite("__sub__")(binary(sub, torch.sub))
+fast_sub = composite("__sub__")(binary(sub, torch.sub, arithmetic=True))
 
 
 @primitive("rsub", broadcasts=True)
@@ -93,7 +93,7 @@ def _(make: Any) -> Any:
     return make(2, 3), make(3)
 
 
-fast_rsub = composite("__rsub__")(binary(rsub, torch.rsub))
+fast_rsub = composite("__rsub__")(binary(rsub, torch.rsub, arithmetic=True))
 
 
 @composite("rsub")
@@ -129,7 +129,7 @@ def _(make: Any) -> Any:
     return make(2, 3), make(3)
 
 
-fast_mul = composite("mul", "multiply", "__mul__", "__rmul__")(binary(mul, torch.mul))
+fast_mul = composite("mul", "multiply", "__mul__", "__rmul__")(binary(mul, torch.mul, arithmetic=True))
 
 
 @primitive("true_divide", broadcasts=True)
@@ -153,7 +153,7 @@ def _(make: Any) -> Any:
     return make(2, 3), make(3, low=0.5, high=2.0)
 
 
-fast_div = composite("true_divide", "__truediv__", "__div__")(binary(div, torch.div))
+fast_div = composite("true_divide", "__truediv__", "__div__")(binary(div, torch.div, arithmetic=True))
 
 
 @primitive("__rtruediv__", broadcasts=True)
@@ -182,7 +182,7 @@ def _(make: Any) -> Any:
     return make(2, 3, low=0.5, high=2.0), 3
 
 
-fast_rdiv = composite("__rtruediv__", "__rdiv__")(binary(rdiv, rdiv.forward))
+fast_rdiv = composite("__rtruediv__", "__rdiv__")(binary(rdiv, rdiv.forward, arithmetic=True))
 
 
 @primitive(broadcasts=True)

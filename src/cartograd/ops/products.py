@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
-from cartograd.engine import modes
-from cartograd.engine.apply import record
-from cartograd.engine.fastpath import binary
+from cartograd.engine.fastpath import binary, specialise
 from cartograd.engine.primitive import composite, primitive
 from cartograd.engine.tensor import Tensor as Recorded
-from cartograd.engine.tensor import from_raw
 
 _linear = torch._C._nn.linear
-_grad_enabled = torch.is_grad_enabled
-_set_grad = torch._C._set_grad_enabled
 
 
 @primitive(torch.matmul, broadcasts=True)
@@ -73,7 +68,7 @@ def matmul_rows(input: Tensor, other: Tensor) -> Tensor:
 
 @matmul_rows.vjp("input")
 def _(g: Tensor, other: Tensor) -> Tensor:
-    return torch.matmul(g, other.mT)
+    return torch.mm(g, other.t()) if g.dim() == 2 else torch.matmul(g, other.t())
 
 
 @matmul_rows.vjp("other")
@@ -120,9 +115,13 @@ _by_columns = binary(matmul_columns, torch.matmul)
 @composite("matmul", "__matmul__")
 def any_matmul(input: Any, other: Any) -> Any:
     """input @ other for every rank: which gradient is cheap depends on the ranks."""
-    if not isinstance(input, (Recorded, Tensor)) or not isinstance(other, (Recorded, Tensor)):
-        return NotImplemented
-    left, right = input.data.ndim, other.data.ndim
+    if type(input) is not Recorded or not isinstance(other, (Recorded, Tensor)):
+        if isinstance(other, numpy.ndarray):
+            other = torch.as_tensor(other)
+        if not isinstance(input, (Recorded, Tensor)) or not isinstance(other, (Recorded, Tensor)):
+            return NotImplemented
+    left = input.data.ndim
+    right = other.data.ndim if type(other) is Recorded else other.ndim  # a Parameter's .data is a new tensor
     if left > 1 and right == 2:
         return _by_rows(input, other)
     if left == 2 and right > 2:
@@ -133,7 +132,7 @@ def any_matmul(input: Any, other: Any) -> Any:
 @composite("__rmatmul__")
 def reflected_matmul(input: Any, other: Any) -> Any:
     """other @ input"""
-    return any_matmul(other, input)
+    return any_matmul(torch.as_tensor(other) if isinstance(other, numpy.ndarray) else other, input)
 
 
 @primitive("mm")
@@ -284,7 +283,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 
 @linear.vjp("bias")
 def _(g: Tensor) -> Tensor:
-    return g.sum(0) if g.dim() == 2 else g  # the engine sums over other rows as for any broadcast input
+    return g  # the engine sums over the rows, as for any broadcast input
 
 
 @linear.example
@@ -302,32 +301,7 @@ def _(make: Any) -> Any:
     return make(2, 2, 3), make(3)
 
 
-@composite("linear")
-def fast_linear(input: Any, weight: Any, bias: Any = None) -> Any:
-    """`linear` without the general way's bookkeeping: every step of every dense network comes through here."""
-    if type(input) is not Recorded or modes.watchers or not _grad_enabled():
-        return linear(input, weight, bias)
-    x, first = input.data, input._edge
-    w, second = _value_and_edge(weight)
-    b, third = _value_and_edge(bias)
-    _set_grad(False)  # Parameters go in as they are; torch must not record them as well
-    try:
-        out = _linear(x, w, b)
-    finally:
-        _set_grad(True)
-    edges = tuple([edge for edge in (first, second, third) if edge is not None])
-    if not edges:
-        return from_raw(out)
-    if out.dtype.is_complex:
-        return linear(input, weight, bias)
-    plan = linear.plan((first is not None, second is not None, third is not None))
-    return record(plan, edges, plan.take((x, w, b, out)), out, sys._getframe(1))
-
-
-def _value_and_edge(value: Any) -> tuple[Any, Any]:
-    if type(value) is Recorded:
-        return value.data, value._edge
-    return value, value if value is not None and value.requires_grad else None
+fast_linear = composite("linear")(specialise(linear, _linear))  # every step of every dense network comes through here
 
 
 @composite("bilinear")

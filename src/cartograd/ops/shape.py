@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cartograd.engine.fallback import run_torch
-from cartograd.engine.fastpath import unary
+from cartograd.engine.fastpath import specialise
 from cartograd.engine.primitive import composite, primitive
 from cartograd.ops.reduce import Axes
 
@@ -197,7 +197,7 @@ def _(make: Any) -> Any:
     return (make(2, 3),)
 
 
-composite("t")(unary(t))
+composite("t")(specialise(t))
 
 
 @composite(torch.Tensor.T.__get__)  # type: ignore[attr-defined]
