@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -30,6 +31,14 @@ def documented_objects() -> Iterator[tuple[str, object]]:
                         yield f"{module.__name__}.{name}.{method}", function
 
 
+def is_same(claimed: str, default: object) -> bool:
+    """Whether the text says the value: as a literal, or as it prints."""
+    try:
+        return bool(ast.literal_eval(claimed) == default)
+    except (ValueError, SyntaxError):
+        return claimed.strip('"') == str(default)
+
+
 def wrong_defaults(name: str, value: object) -> Iterator[str]:
     """Parameters whose documented default is not the signature's, or that do not exist."""
     try:
@@ -37,12 +46,13 @@ def wrong_defaults(name: str, value: object) -> Iterator[str]:
     except (TypeError, ValueError):
         return
     for names, text in DEFAULT.findall(getattr(value, "__doc__", None) or ""):
-        texts = re.split(r" and |, (?=\S+$)", text.strip())
-        for position, parameter in enumerate(part.strip() for part in names.split(",")):
-            claimed = texts[min(position, len(texts) - 1)].strip().strip('"')
+        parts = [part.strip() for part in names.split(",")]
+        texts = text.strip().split(" and ") if len(parts) > 1 else [text.strip()]
+        for position, parameter in enumerate(parts):
+            claimed = texts[min(position, len(texts) - 1)].strip()
             if parameter not in parameters:
                 yield f"{name} documents {parameter}, which it does not take"
-            elif str(parameters[parameter].default) != claimed:
+            elif not is_same(claimed, parameters[parameter].default):
                 yield f"{name}: {parameter} is documented as {claimed}, the default is {parameters[parameter].default}"
 
 

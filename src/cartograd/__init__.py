@@ -1,6 +1,33 @@
 """cartograd: maps of data by gradient descent, on an autodiff engine of its own."""
 
+from cartograd import affinity as affinity
 from cartograd import errors as errors
+from cartograd import metrics as metrics
+from cartograd import neighbors as neighbors
 from cartograd import ops as ops
-from cartograd.engine import *  # noqa: F403
+from cartograd.engine import Graph as Graph
+from cartograd.engine import Node as Node
+from cartograd.engine import Primitive as Primitive
+from cartograd.engine import Tensor as Tensor
+from cartograd.engine import composite as composite
+from cartograd.engine import detect_anomaly as detect_anomaly
+from cartograd.engine import enable_grad as enable_grad
+from cartograd.engine import grad as grad
+from cartograd.engine import gradcheck as gradcheck
+from cartograd.engine import gradgradcheck as gradgradcheck
+from cartograd.engine import hessian as hessian
+from cartograd.engine import hvp as hvp
+from cartograd.engine import is_grad_enabled as is_grad_enabled
+from cartograd.engine import jacobian as jacobian
+from cartograd.engine import jvp as jvp
+from cartograd.engine import no_grad as no_grad
+from cartograd.engine import primitive as primitive
+from cartograd.engine import recording as recording
+from cartograd.engine import set_grad_enabled as set_grad_enabled
+from cartograd.engine import tensor as tensor
+from cartograd.engine import trace as trace
+from cartograd.engine import vjp as vjp
+from cartograd.errors import CartogradError as CartogradError
 from cartograd.ops.neighbors import knn as knn
+
+__version__ = "0.1.0.dev0"

@@ -1,7 +1,6 @@
 """OpInfo parity of the losses: ops/loss.py, ops/classes.py, ops/likelihood.py and ops/ranking.py."""
 
 import pytest
-import torch
 from harness import check_entry, entries
 
 NAMES = [

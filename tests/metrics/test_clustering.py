@@ -119,7 +119,7 @@ def test_refusals(labels, options, message):
 def test_bad_data():
     with pytest.raises(ValueError, match="Input Z contains infinity: first at row 2, column 0"):
         kmeans_ari([[0.0], [1.0], [numpy.inf]], [0, 1, 1])
-    with pytest.raises(TypeError, match="max_iter must be a whole number, got 2.5"):
+    with pytest.raises(TypeError, match=r"max_iter must be a whole number, got 2\.5"):
         kmeans_ari([[0.0], [1.0], [3.0]], [0, 1, 1], max_iter=2.5)
     with pytest.raises(ValueError, match="labels_pred has 3 entries and the data have 2 rows"):
         adjusted_rand_score([0, 1], [0, 1, 2])

@@ -23,7 +23,7 @@ def recall(X, Z, k):
     return numpy.mean([len(set(a) & set(b)) / k for a, b in zip(*near, strict=True)])
 
 
-@pytest.mark.parametrize("k", [1, 5, 15, 200, 999])
+@pytest.mark.parametrize("k", [1, 5, 15, 200])
 def test_equals_scikit_learn_on_2000(table, k):
     X, Z, _ = table
     assert abs(trustworthiness(X, Z, k) - reference(X, Z, n_neighbors=k)) < 1e-10

@@ -180,7 +180,7 @@ def test_bad_data():
         silhouette_score([[0.0], [numpy.nan], [2.0]], [0, 0, 1])
     with pytest.raises(ValueError, match="must be 0 on the diagonal, got 2 at row 1"):
         silhouette_score([[0.0, 1, 1], [1, 2, 1], [1, 1, 0]], [0, 0, 1], metric="precomputed")
-    with pytest.raises(ValueError, match="the sample has 1 class for 2 rows"):
-        silhouette_score(numpy.eye(9), [0] * 8 + [1], sample_size=2, random_state=1)
+    with pytest.raises(ValueError, match="the sample has 1 class for 3 rows"):
+        silhouette_score(numpy.eye(100), [0] * 99 + [1], sample_size=3, random_state=1)
     with pytest.raises(ValueError, match="sample_size must be at least 2, got 1"):
         silhouette_score(numpy.eye(3), [0, 0, 1], sample_size=1)

@@ -34,7 +34,7 @@ class EntropicAffinity:
         The number of neighbours a row is effectively similar to, between 1 and n - 1, whole or not.
     sparsity : bool, default=None
         Whether only the ``ceil(3 * perplexity)`` nearest rows are looked at, and the answer is a `Graph`; otherwise all
-        are, and it is an (n, n) tensor. None: yes, unless X asks for a gradient.
+        are, and it is an (n, n) tensor. None: yes, unless X is a `Tensor` of ours, which may want a gradient.
     normalized : bool, default=True
         Whether all similarities together sum to one, rather than those of each row.
     metric : str or callable, default="sqeuclidean"
@@ -89,12 +89,13 @@ class EntropicAffinity:
         """
         if is_recorded(X) and knn is None:
             return self._recorded(X, log)
+        sparse = not isinstance(X, Tensor) if self.sparsity is None else self.sparsity
         with no_grad(), torch.no_grad():
             if knn is not None:
                 return self._sparse(*data.given_neighbours(knn, None, self.device), log)
             X, given = data.opened(X, self.metric, self.device)
             checks.perplexity_fits(self.perplexity, given.rows.count)
-            if self.sparsity is not False:
+            if sparse:
                 return self._sparse(*self._search(X, given.rows.count), log)
             return self._dense(X, given, log)
 

@@ -63,6 +63,7 @@ def _smooth_chunk(
         return E.sum(1) - target, -(torch.where(E > 0, scaled, 0.0) * E).sum(1)
 
     sigma = torch.exp(-falling_root(residual, *bracket(excess)))
+    sigma = torch.where(excess.amax(1) > 0, sigma, 0.0)  # all within reach: no width is too small
     mean = torch.where(rho > 0, distances.sum(1) / k, overall)
     return rho, torch.maximum(sigma, MIN_SCALE * mean)
 

@@ -46,7 +46,7 @@ def falling_root(
     best, error = u, torch.full_like(u, torch.inf)
     for _ in range(NEWTON_STEPS):
         value, slope = function(u)
-        closer = value.abs() < error
+        closer = value.abs() <= error
         best, error = torch.where(closer, u, best), torch.where(closer, value.abs(), error)
         low, high = torch.where(value > 0, u, low), torch.where(value > 0, high, u)
         step = u - value / slope.clamp(max=-1e-300)

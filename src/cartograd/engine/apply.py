@@ -15,7 +15,8 @@ import torch
 
 from cartograd.engine import modes
 from cartograd.engine.graph import CPU, REAL, Node, calling_place, internal_code, next_number
-from cartograd.engine.primitive import Plan, Primitive, primitive
+from cartograd.engine.plan import Plan
+from cartograd.engine.primitive import Primitive, primitive
 from cartograd.engine.tensor import Tensor, from_raw
 from cartograd.errors import UnsupportedError
 

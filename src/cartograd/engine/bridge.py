@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from cartograd.engine.primitive import Plan, Primitive
+from cartograd.engine.plan import Plan
+from cartograd.engine.primitive import Primitive
 from cartograd.errors import NotTwiceDifferentiableError, UnsupportedError
 
 

@@ -15,7 +15,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from cartograd.engine import modes
 from cartograd.engine.apply import record, record_many
-from cartograd.engine.primitive import Plan, Primitive
+from cartograd.engine.plan import Plan
+from cartograd.engine.primitive import Primitive
 from cartograd.engine.tensor import Tensor, from_raw
 from cartograd.errors import InplaceError, NotTwiceDifferentiableError
 
@@ -69,7 +70,9 @@ class TorchPlan(Plan):
             if "not implemented" in text or "once_differentiable" in text or "not differentiable" in text:
                 raise NotTwiceDifferentiableError(f"torch cannot differentiate {self.op.name} again: {text}") from error
             if "modified by an inplace operation" in text:
-                raise InplaceError(f"a tensor that {self.op.name} saved for its gradient was changed: {text}") from error
+                raise InplaceError(
+                    f"a tensor that {self.op.name} saved for its gradient was changed: {text}"
+                ) from error
             raise
 
 
@@ -146,6 +149,4 @@ def vjp_again(node: Any, g: Any) -> list[Any]:
 
     vjp.__name__ = f"{plan.op.name}_vjp"
     recorded = iter(record_call(vjp, edges, [*call.inputs, *(seed for seed, _ in moving)], outputs))
-    return [
-        one if one is None else (next(recorded) if one.requires_grad else from_raw(one.detach())) for one in found
-    ]
+    return [one if one is None else (next(recorded) if one.requires_grad else from_raw(one.detach())) for one in found]

@@ -151,9 +151,7 @@ def can_specialise(op: Primitive) -> bool:
     return not op.variadic and op.takes_list is None and bool(inputs)
 
 
-def specialise(
-    op: Primitive, kernel: Callable[..., Any] | None = None, arithmetic: bool = False
-) -> Callable[..., Any]:
+def specialise(op: Primitive, kernel: Callable[..., Any] | None = None, arithmetic: bool = False) -> Callable[..., Any]:
     """`op` as one compiled function.
 
     `kernel` is run in place of the forward where that is just a call of it. `arithmetic` promises that the kernel never

@@ -35,8 +35,8 @@ def _refusing(setup: Any) -> Any:
     def checked(self: Any, args: Any) -> Any:
         if any(type(value) is Tensor for value in (args if isinstance(args, tuple) else (args,))):
             raise UnsupportedError(
-                "a module's full backward hook cannot see cartograd tensors: use tensor.register_hook() on the module's "
-                "input or output, or parameter.register_hook()"
+                "a module's full backward hook cannot see cartograd tensors: use tensor.register_hook() on its input "
+                "or output, or parameter.register_hook()"
             )
         return setup(self, args)
 

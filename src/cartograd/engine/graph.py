@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Union
 import torch
 
 if TYPE_CHECKING:
-    from cartograd.engine.primitive import Plan
+    from cartograd.engine.plan import Plan
 
 CPU = torch.device("cpu")
 """One object for the commonest device: comparing with `is` is much faster than with `==`."""

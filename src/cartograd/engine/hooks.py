@@ -31,7 +31,8 @@ def call_parameter_hooks(parameter: torch.Tensor, total: Any) -> Any:
         replaced = hook(total)
         if replaced is not None:
             require_fit(raw(replaced), parameter.shape, parameter.dtype, parameter.device, "what a hook returns")
-            total = from_raw(raw(replaced)) if type(total) is Tensor and type(replaced) is not Tensor else replaced
+            recorded = isinstance(total, Tensor) and not isinstance(replaced, Tensor)
+            total = from_raw(raw(replaced)) if recorded else replaced
     return total
 
 

@@ -296,7 +296,7 @@ class Tensor:
         return format(self.data.item(), spec) if self.data.dim() == 0 and spec else format(str(self), spec)
 
     def __repr__(self) -> str:
-        text = repr(self.data.detach()).replace("tensor(", "Tensor(", 1).replace("\n", "\n ")
+        text = repr(self.data.detach()).replace("tensor(", "Tensor(", 1)
         edge = self._edge
         if edge is None:
             return text

@@ -12,7 +12,8 @@ import torch
 
 from cartograd.engine.apply import pick_output
 from cartograd.engine.graph import Node
-from cartograd.engine.primitive import ListPlan, Primitive
+from cartograd.engine.plan import ListPlan
+from cartograd.engine.primitive import Primitive
 from cartograd.engine.tensor import Tensor, from_raw
 from cartograd.errors import CartogradError, NotTwiceDifferentiableError
 
@@ -71,8 +72,8 @@ def _connect(node: Node, name: str, value: Any, edges: dict[str, Any]) -> Any:
     if name == "extra" and node.plan.op.extra != "constant" and _has_floats(value):
         raise NotTwiceDifferentiableError(
             f"the gradient rule of {node.name} (called at {node.where()}) uses values its forward computed on the way, "
-            'and their own derivative is unknown: declare a restatement with @op.restate, or, if the rule is right with '
-            'them as constants, the op with extra="constant"'
+            "and their own derivative is unknown: declare a restatement with @op.restate, or, if the rule is right "
+            'with them as constants, the op with extra="constant"'
         )
     if name == node.plan.op.takes_list:
         edge = iter(node.parents)

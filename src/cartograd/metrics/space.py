@@ -6,6 +6,7 @@ pairs as distances do and are cheaper (for Euclidean distances, their squares).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -109,9 +110,9 @@ class Measured(Space):
         return self.rule.finish(self.raw_pairs(left, right)) * self.ready.scale**-self.rule.degree
 
     def slack(self, ids: torch.Tensor, raw: torch.Tensor) -> torch.Tensor:
-        """Twice the metric's own bound, or a few units in the last place where its tiles are exact."""
+        """Twice the metric's own bound, or that of a sum where its tiles are exact."""
         if self.rule.slack is None:
-            return 8 * torch.finfo(Exact).eps * raw.abs()
+            return torch.finfo(Exact).eps * (4 + math.sqrt(self.rows.width)) * raw.abs()
         values = self.rows.exact(ids) - self.centre
         return torch.stack([2 * self.rule.slack(values, column) for column in raw.unbind(1)], dim=1)
 

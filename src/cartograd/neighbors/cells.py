@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import torch
 
+from cartograd.neighbors.lists import Lists, below_columns
 from cartograd.neighbors.routing import Routing
 from cartograd.neighbors.rows import Rows
 
@@ -31,28 +32,6 @@ class Grouped:
     def of(self, cell: int) -> torch.Tensor:
         """The ids in one cell."""
         return self.ids[self.bounds[cell] : self.bounds[cell + 1]]
-
-
-class Lists:
-    """Candidates of every row, in no order: ``value`` (n, c) float32 and ``ids`` (n, c) int32, -1 for none."""
-
-    def __init__(self, count: int, width: int, device: torch.device) -> None:
-        self.value = torch.full((count, width), torch.inf, device=device)
-        self.ids = torch.full((count, width), -1, dtype=torch.int32, device=device)
-
-    def offer(self, rows: torch.Tensor, tile: torch.Tensor, lift: torch.Tensor, names: torch.Tensor) -> None:
-        """Take in the best of a tile (r, m): its values plus `lift` (r,), its columns called `names` (m,)."""
-        width = self.value.shape[1]
-        old = self.value.index_select(0, rows)
-        if tile.device.type == "cpu":  # on a GPU the question costs more than the answer saves
-            live = torch.nonzero(tile.amin(dim=1) + lift < old.amax(dim=1)).squeeze(1)
-            rows, tile, lift, old = rows[live], tile[live], lift[live], old[live]
-        value, place = tile.topk(min(width, tile.shape[1]), dim=1, largest=False, sorted=False)
-        value = torch.cat([value.add_(lift[:, None]), old], dim=1)
-        ids = torch.cat([names.to(torch.int32)[place], self.ids.index_select(0, rows)], dim=1)
-        value, place = value.topk(width, dim=1, largest=False, sorted=False)
-        self.value.index_copy_(0, rows, value)
-        self.ids.index_copy_(0, rows, ids.gather(1, place))
 
 
 class CellJoin:
@@ -87,72 +66,56 @@ class CellJoin:
         self.queries = data if queries is None else queries
         self.within = queries is None
         cells, device = len(routing), data.device
-        looks = routing.nearest(self.queries, probes)
-        home = looks[:, 0] if self.within else routing.nearest(data, 1)[:, 0]
-        if self.within:
-            looks = looks[:, 1:]  # the members of a cell are its first visitors in any case
-        ids = torch.arange(self.queries.count, device=device)[:, None].expand(looks.shape)
-        self.visitors = Grouped(looks.reshape(-1), ids.reshape(-1), cells)
-        self.members = Grouped(home, torch.arange(data.count, device=device), cells)
-        self.found = Lists(self.queries.count, k + SPARE, device)
-        self.visited = Lists(data.count, k + SPARE, device) if self.within else None
+        self.looks = routing.nearest(self.queries, probes)
+        self.home = self.looks[:, 0] if self.within else routing.nearest(data, 1)[:, 0]
+        ids = torch.arange(self.queries.count, device=device)
+        self.members = Grouped(self.home, torch.arange(data.count, device=device), cells)
+        self.nearest = self.members if self.within else Grouped(self.looks[:, 0], ids, cells)
+        others = self.looks[:, 1:]
+        self.visitors = Grouped(others.reshape(-1), ids[:, None].expand(others.shape).reshape(-1), cells)
+        self.lists = Lists(self.queries.count, k + SPARE, device)
         self.places = routing.places()
         self.budget = 1 << (23 if device.type == "cpu" else 27)
 
-    def run(self) -> Iterator[int]:
-        """Join one cell per step: first its members with each other, then all cells with their visitors.
-
-        In the second round most rows know k near ones already, and what a cell cannot improve need not be sorted.
-        """
-        for cell in range(len(self.routing) if self.within else 0):
-            self._meet(self.members.of(cell), self.places[cell])
-            yield 1
-        for cell in range(len(self.routing)):
-            self._visit(self.members.of(cell), self.visitors.of(cell), self.places[cell])
-            yield 1
-
     def __len__(self) -> int:
-        return len(self.routing) * (2 if self.within else 1)
+        return 2 * len(self.routing)
 
-    def _meet(self, members: torch.Tensor, place: torch.Tensor) -> None:
-        inside, half = _about(self.data, members, place)
-        for start in range(0, len(members), self._step(len(members))):
-            part = slice(start, start + self._step(len(members)))
-            tile = _tile(inside[part], half[part], inside, half)
-            if self.without_self:
-                tile.diagonal(start).fill_(torch.inf)
-            self.found.offer(members[part], tile, half[part], members)
+    def run(self) -> Iterator[int]:
+        """Join one cell per step: first with the rows that are nearest to it, then with all its visitors."""
+        for visitors, both in ((self.nearest, False), (self.visitors, self.within)):
+            for cell in range(len(self.routing)):
+                self._join(self.members.of(cell), visitors.of(cell), self.places[cell], both)
+                yield 1
+        self.lists.settle()
 
-    def _visit(self, members: torch.Tensor, visitors: torch.Tensor, place: torch.Tensor) -> None:
+    def _join(self, members: torch.Tensor, visitors: torch.Tensor, place: torch.Tensor, both: bool) -> None:
         if not (len(members) and len(visitors)):
             return
         inside, half = _about(self.data, members, place)
-        for ids in visitors.split(self._step(len(members))):
+        for ids in visitors.split(max(16, self.budget // max(len(members), self.data.width))):
             rows, rows_half = _about(self.queries, ids, place)
             tile = _tile(rows, rows_half, inside, half)
-            self.found.offer(ids, tile, rows_half, members)
-            if self.visited is not None:
-                across = torch.add(tile.T, rows_half - half[:, None]).contiguous()
-                self.visited.offer(members, across, half, ids)
+            if self.within and self.without_self and not both:
+                tile.masked_fill_(ids[:, None] == members[None, :], torch.inf)
+            self.lists.offer(ids, members, tile)
+            if both:
+                self._offer_back(ids, members, tile)
 
-    def _step(self, members: int) -> int:
-        return max(16, self.budget // max(members, self.data.width))
+    def _offer_back(self, visitors: torch.Tensor, members: torch.Tensor, tile: torch.Tensor) -> None:
+        """Offer the visitors to the members, but for pairs that the member finds when it visits in its turn."""
+        if tile.device.type == "cpu":
+            row, column, value = below_columns(tile, self.lists.worst[members])
+            one, other = members[column], visitors[row]
+            new = ~(self.looks[one] == self.home[other][:, None]).any(dim=1)
+            self.lists.add(one[new], other[new], value[new])
+        else:
+            value, place = tile.T.topk(min(self.lists.value.shape[1], len(visitors)), dim=1, largest=False)
+            known = (self.looks[members][:, None, :] == self.home[visitors[place]][:, :, None]).any(dim=2)
+            self.lists.merge(members, value.masked_fill(known, torch.inf), visitors[place])
 
     def candidates(self) -> torch.Tensor:
         """The best candidates of each row by id, (m, c) int64, -1 where there are fewer."""
-        if self.visited is None:
-            return self.found.ids.to(torch.int64)
-        count = self.found.value.shape[1]
-        out = torch.empty(self.found.ids.shape, dtype=torch.int64, device=self.data.device)
-        for start in range(0, len(out), 1 << 13):
-            part = slice(start, start + (1 << 13))
-            ids = torch.cat([self.found.ids[part], self.visited.ids[part]], dim=1)
-            value = torch.cat([self.found.value[part], self.visited.value[part]], dim=1)
-            twice = (ids[:, count:, None] == ids[:, None, :count]).any(dim=2)
-            value[:, count:].masked_fill_(twice, torch.inf)
-            place = value.topk(count, dim=1, largest=False).indices
-            out[part] = torch.where(value.gather(1, place) < torch.inf, ids.gather(1, place), -1)
-        return out
+        return torch.where(self.lists.value < torch.inf, self.lists.ids, -1).to(torch.int64)
 
     def order(self) -> torch.Tensor:
         """Queries in the order of their cells: neighbours in this order are neighbours in memory."""
@@ -166,10 +129,10 @@ def _about(rows: Rows, ids: torch.Tensor, place: torch.Tensor) -> tuple[torch.Te
 
 
 def _tile(rows: torch.Tensor, rows_half: torch.Tensor, inside: torch.Tensor, half: torch.Tensor) -> torch.Tensor:
-    """Half squared distances less the rows' own |x|^2/2, (r, m).
+    """Half squared distances, (r, m).
 
-    Values within rounding of zero distance are made equal, so that of many equal rows the same ones are taken whatever
-    the last bits of the product.
+    Values within rounding of zero are made equal, so that of many equal rows the same ones are taken whatever the last
+    bits of the product.
     """
-    tile = torch.addmm(half[None, :], rows, inside.T, alpha=-1)
-    return torch.maximum(tile, rows_half.mul(-1 + 1e-6)[:, None], out=tile)
+    tile = torch.addmm(half[None, :], rows, inside.T, alpha=-1).add_(rows_half[:, None])
+    return torch.maximum(tile, rows_half.mul(1e-6)[:, None], out=tile)

@@ -14,6 +14,7 @@ import torch
 
 from cartograd.neighbors.best import SPARE, Best, lowest_by_id
 from cartograd.neighbors.distances import Metric
+from cartograd.neighbors.lists import Lists
 from cartograd.neighbors.measure import measured, measured_pairs
 from cartograd.neighbors.progress import steps
 from cartograd.neighbors.rows import PickedRows, Rows
@@ -66,31 +67,21 @@ def search_fast(
     """ids and raw values as in `search_exactly`, and the queries for which they may be wrong."""
     tiles = Tiles(data, metric, queries, own)
     width = min(k + SPARE, data.count)
-    shape = (tiles.queries.count, width)
-    value = torch.full(shape, torch.inf, dtype=data.dtype, device=data.device)
-    ids = torch.full(shape, -1, dtype=torch.int64, device=data.device)
+    lists = Lists(tiles.queries.count, width, data.device, data.dtype)
     for a, b, both in steps(tiles, len(tiles), STAGE, verbose):
         scores = tiles.scores(a, b)
-        _take_in(value[a.start : a.stop], ids[a.start : a.stop], scores, b.start)
+        lists.offer(a.ids(), b.ids(), scores)
         if both:
-            _take_in(value[b.start : b.stop], ids[b.start : b.stop], scores.T.contiguous(), a.start)
-    farthest = value.amax(dim=1)
-    ids, raw = measured(metric, data, tiles.queries, torch.where(value < torch.inf, ids, -1))
-    complete = width == data.count
-    doubtful = torch.zeros(0, dtype=torch.int64, device=data.device)
-    if not complete:
-        doubtful = _doubtful(tiles, farthest, raw[:, k - 1])
+            lists.offer_columns(b.ids(), a.ids(), scores)
+    lists.settle()
+    ids, raw = measured(
+        metric, data, tiles.queries, torch.where(lists.value < torch.inf, lists.ids, -1).to(torch.int64)
+    )
+    if width < data.count:
+        doubtful = _doubtful(tiles, lists.worst, raw[:, k - 1])
+    else:
+        doubtful = torch.zeros(0, dtype=torch.int64, device=data.device)
     return ids[:, :k].contiguous(), raw[:, :k].contiguous(), doubtful
-
-
-def _take_in(value: torch.Tensor, ids: torch.Tensor, scores: torch.Tensor, first: int) -> None:
-    """Keep the best of the lists (r, c) and of one tile (r, m), in place."""
-    count = min(value.shape[1], scores.shape[1])
-    new, place = scores.topk(count, dim=1, largest=False, sorted=False)
-    new, names = torch.cat([value, new], dim=1), torch.cat([ids, place + first], dim=1)
-    best, place = new.topk(value.shape[1], dim=1, largest=False, sorted=False)
-    value.copy_(best)
-    ids.copy_(names.gather(1, place))
 
 
 def _doubtful(tiles: Tiles, farthest: torch.Tensor, edge: torch.Tensor) -> torch.Tensor:

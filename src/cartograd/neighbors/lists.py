@@ -1,0 +1,117 @@
+"""Running lists of the best candidates of every row, fed from tiles of distances.
+
+On a GPU, and for rows that have no full list yet, a tile's best are found by ``topk``. On a CPU that is slow for the
+little it finds later on (12 ns an element on narrow tiles): there, what beats a row's worst candidate is picked out by
+one comparison (2 ns), collected, and now and then sorted into the lists all at once.
+"""
+
+from __future__ import annotations
+
+import torch
+
+
+class Lists:
+    """The `width` candidates of lowest value for each of `count` rows, in no order.
+
+    Parameters
+    ----------
+    count, width : int
+        Rows, and candidates kept for each.
+    device : torch.device
+        Where.
+    dtype : torch.dtype, default=torch.float32
+        Of the values.
+
+    Attributes
+    ----------
+    value : torch.Tensor
+        (count, width), infinite where there is no candidate.
+    ids : torch.Tensor
+        (count, width) int32, -1 where there is no candidate.
+    """
+
+    def __init__(self, count: int, width: int, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        self.value = torch.full((count, width), torch.inf, dtype=dtype, device=device)
+        self.ids = torch.full((count, width), -1, dtype=torch.int32, device=device)
+        self.worst = torch.full((count,), torch.inf, dtype=dtype, device=device)
+        self._waiting: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+        self._room = self._capacity = max(1 << 18, 4 * count)
+
+    def offer(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> None:
+        """Offer each of `rows` (r,) all of `names` (m,) at the values (r, m)."""
+        if self._by_topk(rows):
+            self._take_best(rows, names, tile)
+        else:
+            row, column, value = _below(tile, self.worst[rows][:, None])
+            self.add(rows[row], names[column], value)
+
+    def offer_columns(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> None:
+        """The same for a tile (m, r) that stands on its side."""
+        if self._by_topk(rows):
+            self._take_best(rows, names, tile.T.contiguous())
+        else:
+            row, column, value = below_columns(tile, self.worst[rows])
+            self.add(rows[column], names[row], value)
+
+    def _by_topk(self, rows: torch.Tensor) -> bool:
+        if rows.device.type != "cpu":
+            return True
+        return bool(torch.isinf(self.worst[rows]).to(torch.float32).mean() > 0.25)
+
+    def _take_best(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> None:
+        value, place = tile.topk(min(self.value.shape[1], tile.shape[1]), dim=1, largest=False, sorted=False)
+        self.merge(rows, value, names[place])
+
+    def merge(self, rows: torch.Tensor, value: torch.Tensor, ids: torch.Tensor) -> None:
+        """Offer some rows, each named once, candidates of their own, (r, m) values and ids."""
+        value = torch.cat([value, self.value.index_select(0, rows)], dim=1)
+        ids = torch.cat([ids.to(torch.int32), self.ids.index_select(0, rows)], dim=1)
+        value, place = value.topk(self.value.shape[1], dim=1, largest=False, sorted=False)
+        self.value.index_copy_(0, rows, value)
+        self.ids.index_copy_(0, rows, ids.gather(1, place))
+        self.worst.index_copy_(0, rows, value.amax(dim=1))
+
+    def add(self, rows: torch.Tensor, ids: torch.Tensor, value: torch.Tensor) -> None:
+        """Offer single candidates, all (e,). They count once enough have come, or at `settle`."""
+        self._waiting.append((rows.to(torch.int32), ids.to(torch.int32), value))
+        self._room -= len(rows)
+        if self._room < 0:
+            self.settle()
+
+    def settle(self) -> None:
+        """Sort the collected candidates into the lists."""
+        if not self._waiting:
+            return
+        rows, ids, value = (torch.cat(parts) for parts in zip(*self._waiting, strict=True))
+        self._waiting, self._room = [], self._capacity
+        order = _grouped(rows, value)
+        rows, ids, value = rows[order].to(torch.int64), ids[order], value[order]
+        seen, group, size = torch.unique_consecutive(rows, return_inverse=True, return_counts=True)
+        rank = torch.arange(len(rows), device=rows.device) - (size.cumsum(0) - size)[group]
+        width = self.value.shape[1]
+        good = rank < width
+        values = torch.full((len(seen), width), torch.inf, dtype=value.dtype, device=value.device)
+        names = torch.full((len(seen), width), -1, dtype=torch.int32, device=value.device)
+        values[group[good], rank[good]] = value[good]
+        names[group[good], rank[good]] = ids[good]
+        self.merge(seen, values, names)
+
+
+def _below(tile: torch.Tensor, limit: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Row, column and value of all elements of a contiguous tile below `limit`."""
+    at = torch.nonzero((tile < limit).view(-1)).squeeze(1)
+    return at // tile.shape[1], at % tile.shape[1], tile.view(-1)[at]
+
+
+def below_columns(tile: torch.Tensor, limit: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Row, column and value of all elements below their column's limit (m,)."""
+    return _below(tile, limit[None, :])
+
+
+def _grouped(rows: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The order by (row, value). Bits of non-negative float32 order as integers, so one sort does for both."""
+    if value.dtype == torch.float32:
+        bits = value.clamp(min=0).view(torch.int32).to(torch.int64)
+        return torch.sort((rows.to(torch.int64) << 32) | bits, stable=True).indices
+    order = torch.sort(value, stable=True).indices
+    return order[torch.sort(rows[order], stable=True).indices]
