@@ -1,9 +1,9 @@
 """cartograd: maps of data by gradient descent, on an autodiff engine of its own."""
 
-from cartograd import affinity as affinity
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from cartograd import errors as errors
-from cartograd import metrics as metrics
-from cartograd import neighbors as neighbors
 from cartograd import ops as ops
 from cartograd.engine import Graph as Graph
 from cartograd.engine import Node as Node
@@ -30,4 +30,21 @@ from cartograd.engine import vjp as vjp
 from cartograd.errors import CartogradError as CartogradError
 from cartograd.ops.neighbors import knn as knn
 
+if TYPE_CHECKING:
+    from cartograd import affinity as affinity
+    from cartograd import metrics as metrics
+    from cartograd import neighbors as neighbors
+
 __version__ = "0.1.0.dev0"
+_LATER = ("affinity", "metrics", "neighbors")
+
+
+def __getattr__(name: str) -> Any:
+    """Import the parts above the engine when they are first asked for: `import cartograd` stays light."""
+    if name in _LATER:
+        return importlib.import_module(f"cartograd.{name}")
+    raise AttributeError(f"module 'cartograd' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LATER])

@@ -10,7 +10,7 @@ from sklearn.manifold import _t_sne
 from sklearn.neighbors import NearestNeighbors
 
 import cartograd
-from cartograd.affinity import EntropicAffinity, LogGraph, entropic_rows, joint_probabilities
+from cartograd.affinity import EntropicAffinity, LogGraph, UMAPAffinity, entropic_rows, joint_probabilities
 from cartograd.errors import InputError, OptionError, UnsupportedError
 from cartograd.neighbors import Graph, search
 
@@ -139,6 +139,23 @@ def test_a_loader_is_read_once():
         torch.testing.assert_close(two, one)
 
 
+def test_the_same_bits_for_any_number_of_threads():
+    indices, distances = search(points(4000, 3), 30)
+    bits, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            graphs = [
+                EntropicAffinity(10)(None, knn=(indices, distances)),
+                UMAPAffinity(15)(None, knn=(indices, distances)),
+            ]
+            bits.append(torch.cat([graph.weights for graph in graphs]))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(bits[0], bits[1])
+    assert torch.equal(bits[0], bits[2])
+
+
 class TestOddData:
     @pytest.mark.parametrize("sparsity", [True, False])
     def test_constant_rows_are_evenly_alike(self, sparsity):
@@ -187,7 +204,7 @@ class TestGradient:
         assert cartograd.gradcheck(lambda x: affinity(x, log=log)[keep], X)
 
     def test_precomputed(self):
-        C = cartograd.Tensor(torch.cdist(points(6), points(6)), requires_grad=True)
+        C = cartograd.Tensor(torch.cdist(points(6), points(6)) + 1, requires_grad=True)
         assert cartograd.gradcheck(lambda c: EntropicAffinity(2.5, metric="precomputed")(c), C)
 
     def test_a_function_of_two_tensors(self):
@@ -290,7 +307,7 @@ class TestErrors:
             EntropicAffinity(2)(None, knn=knn)
 
     def test_too_few_neighbours(self):
-        with pytest.raises(OptionError, match="the largest that fits is 4"):
+        with pytest.raises(OptionError, match="the 4 neighbours of each row in knn: the largest that fits is 4"):
             EntropicAffinity(5)(None, knn=search(points(30), 4))
 
     def test_bad_data(self):

@@ -35,7 +35,7 @@ def test_the_number_of_calls_does_not_depend_on_the_rows():
         falling_root(function, torch.full((n,), -8.0).double(), torch.full((n,), 8.0).double())
         return count
 
-    assert calls(1) == calls(1000) == 18  # 6 halvings of 16 down to 0.25, then 12 of Newton's
+    assert calls(1) == calls(1000) == 15  # 6 halvings of 16 down to 0.25, then 9 of Newton's
 
 
 def test_brackets_hold_every_bandwidth():

@@ -18,6 +18,8 @@ from cartograd.engine.fallback import TorchPlan
 
 CAP = 60
 counts: dict[str, int] = {}
+asked: set[str] = set()
+"""The names that the files of this folder compare, as far as they were imported."""
 
 
 @functools.cache
@@ -33,6 +35,7 @@ def database() -> dict[str, list[Any]]:
 
 def entries(names: list[str]) -> list[Any]:
     """One pytest parameter for each entry with one of these names."""
+    asked.update(names)
     missing = [name for name in names if name not in database()]
     assert not missing, f"not in OpInfo: {missing}"
     return [

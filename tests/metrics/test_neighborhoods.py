@@ -249,3 +249,14 @@ def test_unknown_backend():
     X, Z = small()
     with pytest.raises(ValueError, match="unknown backend 'guess'"):
         neighborhood_preservation(X, Z, 7, backend="guess")
+
+
+def test_progress_is_shown_only_where_asked_for(capsys):
+    X, Z = small()
+    trustworthiness(X, Z, 7)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+    trustworthiness(X, Z, 7, verbose=True)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "ranks" in captured.err

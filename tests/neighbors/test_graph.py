@@ -199,6 +199,8 @@ def test_bad_graphs_are_refused():
     )
     graph = Graph.from_edges([0], [1], [1.0], 3)
     refused(ValueError, "unknown mode 'min': known are mean, union, max, sum", lambda: graph.symmetrise("min"))
+    far = Graph.from_edges([0], [1], [3.0], 3)
+    refused(ValueError, "mode 'union' takes weights of at most 1, got 3", lambda: far.symmetrise("union"))
     refused(ValueError, "by must be 'row' or 'total', got 'column'", lambda: graph.normalise("column"))
     refused(ValueError, "points has 2 rows, but the graph has 3", lambda: graph.join_components(np.zeros((2, 2))))
     refused(ValueError, "must be distinct", lambda: graph.subset([0, 0]))

@@ -81,7 +81,7 @@ OPTIMIZERS = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9, weight_decay=1e-3),
     # The true gradient of an attention's key bias is 0; with a smaller eps Adam would blow up its rounding errors.
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01, eps=1e-6),
-    "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.01, weight_decay=0.1),
+    "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.01, weight_decay=0.1, eps=1e-6),
 }
 
 

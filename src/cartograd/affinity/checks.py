@@ -50,6 +50,15 @@ def perplexity_fits(perplexity: float, n: int) -> None:
         )
 
 
+def perplexity_fits_neighbours(perplexity: float, k: int) -> None:
+    """Refuse a perplexity that the k neighbours given cannot reach."""
+    if perplexity > k:
+        raise OptionError(
+            f"perplexity={perplexity:g} is too large for the {k} neighbours of each row in knn: the largest that fits "
+            f"is {k}; search for {math.ceil(3 * perplexity)}"
+        )
+
+
 def neighbours_fit(k: int, name: str, n: int, with_self: bool = False) -> None:
     """Refuse more neighbours than there are rows."""
     largest = n if with_self else n - 1

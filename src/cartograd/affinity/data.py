@@ -133,6 +133,8 @@ def distance_matrix(X: Any, given: Given, metric: MetricLike, device: DeviceLike
     matrix = torch.empty(n, n, dtype=torch.float64, device=given.rows.device)
     for start, tile in tiles(X, given, metric, device):
         matrix[start : start + len(tile)] = tile
+    if isinstance(metric, str) and metric != "precomputed":
+        matrix = (matrix + matrix.T) / 2  # tiles round d(x, y) and d(y, x) apart in the last digit
     return matrix
 
 

@@ -64,16 +64,27 @@ def landmark_operator(K: torch.Tensor, labels: torch.Tensor, count: int) -> tupl
     return by_rows(grouped.T) @ to_landmarks, to_landmarks
 
 
-def groups(K: torch.Tensor, count: int, seed: int, dims: int = 100) -> torch.Tensor:
-    """Groups of rows that diffuse alike: k-means on the leading eigenvectors of the operator, (n,) int64."""
+def groups(K: torch.Tensor, count: int, t: int, seed: int, dims: int = 100) -> torch.Tensor:
+    """Groups of rows that t steps of diffusion lead to like places: k-means on its diffusion map, (n,) int64."""
     from sklearn.cluster import MiniBatchKMeans
 
     degree = K.sum(1).rsqrt()
-    _, vectors = torch.linalg.eigh(degree[:, None] * K * degree[None, :])
-    leading = vectors[:, -min(dims, len(K)) :] * degree[:, None]
-    means = MiniBatchKMeans(count, batch_size=max(256, 2 * count), n_init=1, random_state=seed)
+    values, vectors = _leading(degree[:, None] * K * degree[None, :], min(dims, len(K) - 1))
+    leading = vectors * values.abs().pow(t) * degree[:, None]
+    leading = leading / leading.abs().max()
+    means = MiniBatchKMeans(count, batch_size=max(1024, 2 * count), n_init=3, random_state=seed)
     labels = means.fit_predict(leading.cpu().numpy())
     return torch.unique(torch.as_tensor(labels, dtype=torch.int64, device=K.device), return_inverse=True)[1]
+
+
+def _leading(symmetric: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The largest eigenvalues, (count,), and their vectors, (n, count)."""
+    from scipy.sparse.linalg import eigsh
+
+    matrix = symmetric.cpu().numpy()
+    found = eigsh(matrix, count, which="LA", v0=matrix.sum(1))  # from a fixed start: the same bits each time
+    values, vectors = (torch.from_numpy(part).to(symmetric.device) for part in found)
+    return values, vectors
 
 
 def spectral_entropies(K: torch.Tensor, t_max: int) -> torch.Tensor:

@@ -92,7 +92,9 @@ class EntropicAffinity:
         sparse = not isinstance(X, Tensor) if self.sparsity is None else self.sparsity
         with no_grad(), torch.no_grad():
             if knn is not None:
-                return self._sparse(*data.given_neighbours(knn, None, self.device), log)
+                found = data.given_neighbours(knn, None, self.device)
+                checks.perplexity_fits_neighbours(self.perplexity, found[0].shape[1])
+                return self._sparse(*found, log)
             X, given = data.opened(X, self.metric, self.device)
             checks.perplexity_fits(self.perplexity, given.rows.count)
             if sparse:
@@ -106,7 +108,6 @@ class EntropicAffinity:
     def _sparse(self, indices: torch.Tensor, distances: torch.Tensor, log: bool) -> Graph | LogGraph:
         if self.sparsity is False:
             raise UnsupportedError("knn= gives a sparse affinity: use sparsity=True with it")
-        checks.perplexity_fits(self.perplexity, indices.shape[1] + 1)
         return from_neighbours(indices, solve_rows(distances, self.perplexity) - self._offset(len(indices)), log)
 
     def _dense(self, X: Any, given: Given, log: bool) -> Any:

@@ -14,7 +14,7 @@ import torch
 from cartograd.affinity.rootsearch import bracket, falling_root
 from cartograd.engine import primitive
 
-CHUNK_ELEMENTS = 1 << 19
+CHUNK_ELEMENTS = 1 << 18
 """Distances worked on at a time: what stays in the cache of a CPU."""
 
 
@@ -32,15 +32,13 @@ def _solve_chunk(C: torch.Tensor, entropy: float) -> torch.Tensor:
     D = C - C.amin(1, keepdim=True)  # the same p, and Z >= 1
     largest = D.amax(1, keepdim=True)
     D = D / torch.where(largest > 0, largest, 1.0)
-    squared = D * D
 
     def residual(u: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        beta = torch.exp(u)[:, None]
-        E = torch.exp(-beta * D)
+        beta = torch.exp(u)
+        E = torch.mul(D, -beta[:, None]).exp_()
         Z = E.sum(1)
-        mean = (D * E).sum(1) / Z
-        variance = (squared * E).sum(1) / Z - mean * mean
-        beta = beta[:, 0]
+        mean = E.mul_(D).sum(1) / Z
+        variance = E.mul_(D).sum(1) / Z - mean * mean
         return torch.log(Z) + beta * mean - entropy, -beta * beta * variance
 
     return torch.log_softmax(-torch.exp(falling_root(residual, *bracket(D)))[:, None] * D, dim=1)

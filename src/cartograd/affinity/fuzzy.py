@@ -39,7 +39,8 @@ def smooth_distances(distances: torch.Tensor, local_connectivity: float) -> tupl
     """
     k = distances.shape[1] + 1
     step = max(1, (CHUNK_ELEMENTS if distances.device.type == "cpu" else 1 << 26) // k)
-    overall = distances.sum(dtype=torch.float64) / (len(distances) * k)
+    # a running sum, since a plain one is added in another order by another number of threads
+    overall = torch.cumsum(distances.sum(1, dtype=torch.float64), 0)[-1] / (len(distances) * k)
     reach, width = [], []
     for part in distances.split(step):
         rho, sigma = _smooth_chunk(part.to(torch.float64), local_connectivity, overall)

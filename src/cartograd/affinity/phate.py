@@ -36,7 +36,7 @@ class PHATEAffinity:
     t_max : int, default=100
         The most steps that "auto" takes.
     n_landmarks : int, default=None
-        Diffuse by way of this many groups of rows, which costs n L^2 instead of n^3; None for all rows.
+        Diffuse by way of this many groups of rows, which spares the powers of an (n, n) matrix; None for all rows.
     metric : str or callable, default="euclidean"
         What d is: a metric of `cartograd.neighbors.search`, or "precomputed".
     device : torch.device or str, default=None
@@ -86,9 +86,11 @@ class PHATEAffinity:
     def _potential(self, K: torch.Tensor) -> torch.Tensor:
         if self.n_landmarks is None or self.n_landmarks >= len(K):
             return diffusion.potential(diffusion.stepped(diffusion.by_rows(K), self.steps(K)))
-        labels = diffusion.groups(K, self.n_landmarks, self.random_state)
+        t = self.steps(K)
+        labels = diffusion.groups(K, self.n_landmarks, t, self.random_state)
         operator, to_landmarks = diffusion.landmark_operator(K, labels, int(labels.max()) + 1)
-        return diffusion.potential(to_landmarks @ diffusion.stepped(operator, self.steps(K)))
+        # the way to the landmarks is one step, and each of theirs two
+        return diffusion.potential(to_landmarks @ diffusion.stepped(operator, t // 2))
 
     def steps(self, K: torch.Tensor) -> int:
         """How many steps of diffusion with this kernel."""

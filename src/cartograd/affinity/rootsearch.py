@@ -13,7 +13,7 @@ import torch
 
 NARROW = 0.25
 """The width of the bracket at which halving ends and Newton's steps begin."""
-NEWTON_STEPS = 12
+NEWTON_STEPS = 9
 FLAT, STEEP = 1e-9, 800.0
 r"""Where :math:`e^{-\beta d}` is 1, and where it is 0, to the last digit of float64."""
 

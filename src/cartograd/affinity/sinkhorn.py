@@ -84,7 +84,7 @@ class SinkhornAffinity:
             if self.zero_diag:
                 checks.at_least_two(given.rows.count)
             C = data.distance_matrix(X, given, self.metric, self.device)
-            log_K = diagonal_out(self._log_kernel(C), self.zero_diag)
+            log_K = diagonal_out(self._log_kernel((C + C.T) / 2), self.zero_diag)
             return data.like(X, given, answer(scaled(log_K, self.tol, self.max_iter), log))
 
     def _log_kernel(self, C: Any) -> Any:

@@ -183,12 +183,13 @@ def _read_weights(weights: Any, count: int) -> torch.Tensor:
     return mass / mass.max()
 
 
-def _tile_rows(count: int) -> int:
-    return max(1, min(count, (1 << 22) // count))
+def _tile_rows(given: Given) -> int:
+    elements = 1 << (22 if given.rows.device.type == "cpu" else 26)
+    return max(1, min(given.rows.count, elements // given.rows.count))
 
 
 def _matrix_tiles(given: Given) -> Iterator[tuple[int, torch.Tensor]]:
-    step = _tile_rows(given.rows.count)
+    step = _tile_rows(given)
     for start in range(0, given.rows.count, step):
         yield start, given.rows.block(start, min(start + step, given.rows.count))
 
@@ -200,7 +201,7 @@ def _samples(
     device, count = given.rows.device, given.rows.count
     order = torch.argsort(codes, stable=True)
     lengths = torch.bincount(codes).tolist()
-    step = _tile_rows(count)
+    step = _tile_rows(given)
     if metric == "precomputed":
         tiles = _matrix_tiles(given)
     else:
