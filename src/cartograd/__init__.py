@@ -43,6 +43,8 @@ def __getattr__(name: str) -> Any:
     """Import the parts above the engine when they are first asked for: `import cartograd` stays light."""
     if name in _LATER:
         return importlib.import_module(f"cartograd.{name}")
+    if name.endswith("Affinity"):
+        return getattr(importlib.import_module("cartograd.affinity"), name)
     raise AttributeError(f"module 'cartograd' has no attribute {name!r}")
 
 

@@ -7,8 +7,8 @@ from harness import asked, database
 
 PROMISED = """
 add sub mul div neg abs exp log sqrt pow clamp sin cos erf log1p expm1 logsumexp cumsum cumprod prod amax amin
-max.reduction_with_dim norm var std topk sort where masked_fill index_select split chunk stack unbind expand permute einsum bmm
-baddbmm nn.functional.linear nn.functional.rms_norm nn.functional.elu nn.functional.selu nn.functional.celu
+max.reduction_with_dim norm var std topk sort where masked_fill index_select split chunk stack unbind expand permute
+einsum bmm baddbmm nn.functional.linear nn.functional.rms_norm nn.functional.elu nn.functional.selu nn.functional.celu
 nn.functional.softplus nn.functional.softsign nn.functional.hardtanh nn.functional.hardsigmoid nn.functional.hardswish
 nn.functional.glu nn.functional.logsigmoid nn.functional.dropout nn.functional.unfold
 nn.functional.grid_sample nn.functional.interpolate nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d

@@ -62,9 +62,10 @@ def test_digits_are_clustered_as_well_as_by_scikit_learn():
     assert abs(kmeans_ari(X, y) - reference(y, theirs.labels_)) < 0.03
 
 
-def test_blobs_far_from_the_origin():
+def test_blobs_far_from_the_origin_very_large_and_very_small():
     X, y = make_blobs(500, centers=5, cluster_std=0.1, random_state=1)
     assert kmeans_ari(X + 1e6, y) == 1.0
+    assert kmeans_ari(1e200 * X, y) == kmeans_ari(1e-200 * X, y) == 1.0
     assert kmeans_ari(torch.from_numpy(X), [str(label) for label in y]) == 1.0
     assert kmeans_ari(X, numpy.where(numpy.arange(500) % 3 == 0, -1, y)) == 1.0
 

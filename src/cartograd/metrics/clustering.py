@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy
@@ -11,7 +12,7 @@ from cartograd.errors import InputError, OptionError
 from cartograd.metrics.checks import whole_number
 from cartograd.metrics.kmeans import kmeans
 from cartograd.metrics.labels import encoded, known_rows, read_labels
-from cartograd.metrics.space import Exact, read
+from cartograd.metrics.space import read
 from cartograd.neighbors.searching import seed_of
 from cartograd.neighbors.tiles import tile_rows
 from cartograd.neighbors.validate import scan
@@ -70,8 +71,10 @@ def kmeans_ari(
         raise OptionError(f"n_clusters={wanted} is more than the {len(known)} labelled rows; use fewer")
     n_init, max_iter = whole_number(n_init, "n_init", 1), whole_number(max_iter, "max_iter", 1)
     seed = seed_of(random_state)
-    scan(given.rows, "Z", tile_rows(given.rows.width))
-    points = given.rows.exact(known.to(given.rows.device)).to(Exact)
+    largest = scan(given.rows, "Z", tile_rows(given.rows.width))
+    points = given.rows.exact(known.to(given.rows.device))
+    if largest > 0:
+        points = points * 2.0 ** -round(math.log2(largest))  # squares neither overflow nor vanish
     found = kmeans(points, wanted, n_init=n_init, max_iter=max_iter, seed=seed)
     return adjusted_rand_score(codes, found.labels)
 

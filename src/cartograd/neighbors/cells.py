@@ -20,6 +20,10 @@ from cartograd.neighbors.rows import Rows
 SPARE = 3
 """Candidates kept beyond k."""
 
+ROUNDING = 1e-6
+"""Half squared distances below this part of |x|^2/2 are rounding of the product and taken as equal: of many equal rows
+the same ones are then kept whatever the last bits."""
+
 
 class Grouped:
     """Ids sorted by cell: ``of(c)`` are the ids in cell c, in rising order."""
@@ -94,22 +98,25 @@ class CellJoin:
         inside, half = _about(self.data, members, place)
         for ids in visitors.split(max(16, self.budget // max(len(members), self.data.width))):
             rows, rows_half = _about(self.queries, ids, place)
-            tile = _tile(rows, rows_half, inside, half)
+            tile = torch.addmm(half[None, :], rows, inside.T, alpha=-1).add_(rows_half[:, None])
             if self.within and self.without_self and not both:
                 tile.masked_fill_(ids[:, None] == members[None, :], torch.inf)
-            self.lists.offer(ids, members, tile)
+            self.lists.offer(ids, members, tile, rows_half * ROUNDING)
             if both:
-                self._offer_back(ids, members, tile)
+                self._offer_back(ids, members, tile, half * ROUNDING)
 
-    def _offer_back(self, visitors: torch.Tensor, members: torch.Tensor, tile: torch.Tensor) -> None:
+    def _offer_back(
+        self, visitors: torch.Tensor, members: torch.Tensor, tile: torch.Tensor, floor: torch.Tensor
+    ) -> None:
         """Offer the visitors to the members, but for pairs that the member finds when it visits in its turn."""
         if tile.device.type == "cpu":
-            row, column, value = below_columns(tile, self.lists.worst[members])
+            row, column, value = below_columns(tile, self.lists.worst[members], floor)
             one, other = members[column], visitors[row]
             new = ~(self.looks[one] == self.home[other][:, None]).any(dim=1)
             self.lists.add(one[new], other[new], value[new])
         else:
-            value, place = tile.T.topk(min(self.lists.value.shape[1], len(visitors)), dim=1, largest=False)
+            count = min(self.lists.value.shape[1], len(visitors))
+            value, place = torch.maximum(tile.T, floor[:, None]).topk(count, dim=1, largest=False)
             known = (self.looks[members][:, None, :] == self.home[visitors[place]][:, :, None]).any(dim=2)
             self.lists.merge(members, value.masked_fill(known, torch.inf), visitors[place])
 
@@ -123,16 +130,6 @@ class CellJoin:
 
 
 def _about(rows: Rows, ids: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows about a cell's centre in float32, and half their squared lengths."""
+    """Rows about a cell's centre in float32, and half their squared lengths: |x - y|^2/2 = |x|^2/2 + |y|^2/2 - x y."""
     moved = rows.take(ids).sub_(place).to(torch.float32)
-    return moved, (moved * moved).sum(1).div_(2)
-
-
-def _tile(rows: torch.Tensor, rows_half: torch.Tensor, inside: torch.Tensor, half: torch.Tensor) -> torch.Tensor:
-    """Half squared distances, (r, m).
-
-    Values within rounding of zero are made equal, so that of many equal rows the same ones are taken whatever the last
-    bits of the product.
-    """
-    tile = torch.addmm(half[None, :], rows, inside.T, alpha=-1).add_(rows_half[:, None])
-    return torch.maximum(tile, rows_half.mul(1e-6)[:, None], out=tile)
+    return moved, torch.linalg.vector_norm(moved, dim=1).square_().div_(2)

@@ -158,9 +158,7 @@ class Graph:
         if mode not in MODES:
             raise OptionError(f"unknown mode {mode!r}: known are {', '.join(MODES)}")
         if mode == "union" and self.n_edges and float(self.weights.max()) > 1:
-            raise OptionError(
-                f"mode 'union' takes weights of at most 1, got {float(self.weights.max()):g}; use 'mean'"
-            )
+            raise OptionError(f"mode 'union' takes weights of at most 1, got {float(self.weights.max()):g}; use 'mean'")
         rows = self.rows()
         keys = torch.cat([rows * self.n + self.indices, self.indices * self.n + rows])
         keys, order = torch.sort(keys, stable=True)

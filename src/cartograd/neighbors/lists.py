@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import torch
 
+Entries = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""Row, column and value of single elements of a tile, (e,) each."""
+
 
 class Lists:
     """The `width` candidates of lowest value for each of `count` rows, in no order.
@@ -37,12 +40,14 @@ class Lists:
         self._waiting: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         self._room = self._capacity = max(1 << 18, 4 * count)
 
-    def offer(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> None:
-        """Offer each of `rows` (r,) all of `names` (m,) at the values (r, m)."""
+    def offer(
+        self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor, floor: torch.Tensor | None = None
+    ) -> None:
+        """Offer each of `rows` (r,) all of `names` (m,) at the values (r, m), those below `floor` (r,) as equal to it."""
         if self._by_topk(rows):
-            self._take_best(rows, names, tile)
+            self._take_best(rows, names, tile if floor is None else torch.maximum(tile, floor[:, None]))
         else:
-            row, column, value = _below(tile, self.worst[rows][:, None])
+            row, column, value = below_rows(tile, self.worst[rows], floor)
             self.add(rows[row], names[column], value)
 
     def offer_columns(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> None:
@@ -97,15 +102,35 @@ class Lists:
         self.merge(seen, values, names)
 
 
-def _below(tile: torch.Tensor, limit: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Row, column and value of all elements of a contiguous tile below `limit`."""
-    at = torch.nonzero((tile < limit).view(-1)).squeeze(1)
-    return at // tile.shape[1], at % tile.shape[1], tile.view(-1)[at]
+def below_rows(tile: torch.Tensor, limit: torch.Tensor, floor: torch.Tensor | None = None) -> Entries:
+    """All elements of a contiguous tile (r, m) below their row's limit (r,), after raising them to its floor (r,)."""
+    row, column, value = _entries(tile, tile < limit[:, None])
+    return (row, column, value) if floor is None else _raised(row, column, value, row, limit, floor)
 
 
-def below_columns(tile: torch.Tensor, limit: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Row, column and value of all elements below their column's limit (m,)."""
-    return _below(tile, limit[None, :])
+def below_columns(tile: torch.Tensor, limit: torch.Tensor, floor: torch.Tensor | None = None) -> Entries:
+    """The same with the limit and floor of their column, (m,) each."""
+    row, column, value = _entries(tile, tile < limit[None, :])
+    return (row, column, value) if floor is None else _raised(row, column, value, column, limit, floor)
+
+
+def _entries(tile: torch.Tensor, mask: torch.Tensor) -> Entries:
+    at = torch.nonzero(mask.view(-1)).squeeze(1)
+    row = torch.div(at, tile.shape[1], rounding_mode="floor")
+    return row, at - row * tile.shape[1], tile.view(-1)[at]
+
+
+def _raised(
+    row: torch.Tensor,
+    column: torch.Tensor,
+    value: torch.Tensor,
+    place: torch.Tensor,
+    limit: torch.Tensor,
+    floor: torch.Tensor,
+) -> Entries:
+    value = torch.maximum(value, floor[place])
+    still = value < limit[place]
+    return row[still], column[still], value[still]
 
 
 def _grouped(rows: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

@@ -27,6 +27,7 @@ from cartograd.neighbors.ready import make_ready
 log = logging.getLogger("cartograd.neighbors")
 
 EXACT_UP_TO = 16_000
+EXACT_UP_TO_ON_GPU = 150_000
 """`auto` searches exactly where n rows times m queries is at most the square of this."""
 
 
@@ -59,7 +60,7 @@ def search(
         (1, m, d), giving (r, m), or of one pair of rows (d,), giving a number.
     backend : str or FaissConfig, default="auto"
         "exact", "cells" (k-means cells; Euclidean and cosine metrics), "faiss", "nndescent", or "auto": exact up to
-        about 16,000 rows, then cells, or nndescent for metrics and sparse data that cells does not serve.
+        about 16,000 rows (150,000 on a GPU), then cells, or nndescent for metrics and sparse data that cells does not serve.
     queries : array-like, (m, d), default=None
         Rows whose neighbours among X are sought; None for those of X itself. With ``metric="precomputed"`` their
         distances to all rows of X, (m, n).
@@ -159,7 +160,7 @@ def _choose(problem: Problem) -> Callable[[Problem], Found]:
     """What `auto` does with this search, with a line in the log that says so."""
     n, m, name = problem.data.count, problem.asked.count, problem.metric.name
     said = f"auto: {n} rows, {m} queries, metric {name}"
-    if n * m <= EXACT_UP_TO**2:
+    if n * m <= (EXACT_UP_TO if problem.data.device.type == "cpu" else EXACT_UP_TO_ON_GPU) ** 2:
         log.info("%s: searching exactly", said)
         return solve_exactly
     if name in PRODUCT_METRICS and problem.sparse is None:

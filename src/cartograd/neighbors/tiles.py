@@ -11,13 +11,15 @@ from cartograd.neighbors.distances import Metric
 from cartograd.neighbors.rows import Rows
 
 TILE_ROWS = 2048
+GPU_TILE_ROWS = 8192
 TILE_ELEMENTS = 1 << 25
 """The most elements of a block of rows (rows x columns)."""
 
 
-def tile_rows(width: int) -> int:
+def tile_rows(width: int, device: torch.device | None = None) -> int:
     """How many rows a tile takes: fewer where rows are very wide; never a function of the thread count."""
-    return max(64, min(TILE_ROWS, TILE_ELEMENTS // max(width, 1)))
+    most = TILE_ROWS if device is None or device.type == "cpu" else GPU_TILE_ROWS
+    return max(64, min(most, TILE_ELEMENTS // max(width, 1)))
 
 
 def middle(rows: Rows) -> torch.Tensor:
@@ -62,7 +64,7 @@ class Tiles:
         self.queries = data if queries is None else queries
         self.half = queries is None and metric.symmetric
         self.centre = middle(data) if metric.centred else None
-        self.size = tile_rows(data.width)
+        self.size = tile_rows(data.width, data.device)
 
     def __len__(self) -> int:
         across = -(-self.data.count // self.size)
