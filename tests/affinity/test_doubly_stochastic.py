@@ -1,5 +1,6 @@
 """Sinkhorn, quadratic and symmetric entropic affinities: marginals, optimality, gradients, hard data."""
 
+import dataclasses
 import logging
 
 import numpy
@@ -196,3 +197,15 @@ class TestErrors:
             SymmetricEntropicAffinity(max_iter=1.5)
         with pytest.raises(OptionError, match="the largest that fits is 19"):
             SymmetricEntropicAffinity(30)(points(20))
+
+
+@pytest.mark.parametrize(
+    "affinity",
+    [SinkhornAffinity(max_iter=1), DoublyStochasticQuadraticAffinity(), SymmetricEntropicAffinity(20)],
+    ids=lambda one: type(one).__name__,
+)
+def test_progress_only_where_asked(affinity, capsys):
+    affinity(points())
+    assert capsys.readouterr().err == ""
+    dataclasses.replace(affinity, verbose=True)(points())
+    assert "affinity, Newton steps" in capsys.readouterr().err

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
+from cartograd.neighbors.progress import steps
+
 log_of = logging.getLogger("cartograd.affinity")
 HALVINGS = 40
 
@@ -31,8 +33,21 @@ class Convex:
     direction: Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
 
 
+def newton_step(hessian: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    """The solution of hessian @ step = -gradient, by Cholesky; each element on its own where that fails."""
+    factor, failed = torch.linalg.cholesky_ex(hessian)
+    step = torch.cholesky_solve(-gradient[:, None], factor)[:, 0]
+    usable = (failed == 0) & torch.isfinite(step).all()
+    return torch.where(usable, step, -gradient / hessian.diagonal())
+
+
 def minimise(
-    function: Convex, x: torch.Tensor, tol: float, max_iter: int, patience: int | None = None
+    function: Convex,
+    x: torch.Tensor,
+    tol: float,
+    max_iter: int,
+    patience: int | None = None,
+    verbose: bool = False,
 ) -> tuple[torch.Tensor, float]:
     """Where the largest element of the gradient is below `tol`, or the best point found, and that element.
 
@@ -48,9 +63,11 @@ def minimise(
         How many steps to take at most.
     patience : int, default=None
         Give up after this many steps in a row that had to be cut to a hundredth: the minimum is not inside the domain.
+    verbose : bool, default=False
+        Whether to show a progress bar.
     """
     best, best_gap, ridge, cut = x, torch.inf, 1e-14, 0
-    for _ in range(max_iter):
+    for _ in steps(range(max_iter), max_iter, "affinity, Newton steps", verbose):
         gradient = function.slope(x)
         gap = float(gradient.abs().max())
         if gap < best_gap:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from cartograd.affinity import checks, data
-from cartograd.affinity.newton import Convex, minimise, said
+from cartograd.affinity.newton import Convex, minimise, newton_step, said
 from cartograd.affinity.sinkhorn import KERNELS
 from cartograd.engine import no_grad
 
@@ -39,6 +39,8 @@ class DoublyStochasticQuadraticAffinity:
         Whether a row has no similarity to itself.
     device : torch.device or str, default=None
         Where to compute; None for where the data are.
+    verbose : bool, default=False
+        Whether to show progress bars.
 
     Examples
     --------
@@ -55,6 +57,7 @@ class DoublyStochasticQuadraticAffinity:
     metric: data.MetricLike = "sqeuclidean"
     zero_diag: bool = True
     device: data.DeviceLike = None
+    verbose: bool = False
 
     def __post_init__(self) -> None:
         checks.number(self.eps, "eps", 0.0, strict=True)
@@ -86,11 +89,10 @@ class DoublyStochasticQuadraticAffinity:
             active = (P(f) > 0).to(f.dtype)
             degree = active.sum(1)
             hessian = active + torch.diag(degree * (1 + ridge) + (degree == 0) + 1e-10)
-            step, failed = torch.linalg.solve_ex(hessian, -gradient[:, None])
-            return torch.where((failed == 0) & torch.isfinite(step).all(), step[:, 0], -gradient / (1 + degree))
+            return newton_step(hessian, gradient)
 
         convex = Convex(lambda f: P(f).square().sum() / 4 - f.sum(), lambda f: P(f).sum(1) - 1, direction)
         nearest = C.amin(1)  # from there each row has its nearest neighbour, and so some weight
-        f, gap = minimise(convex, nearest + 1.0 / n, self.tol, self.max_iter)
+        f, gap = minimise(convex, nearest + 1.0 / n, self.tol, self.max_iter, verbose=self.verbose)
         said(gap, self.tol, "doubly stochastic quadratic affinity")
         return P(f)

@@ -10,13 +10,13 @@ import torch
 
 from cartograd.affinity import checks, data
 from cartograd.affinity.kernel import answer, diagonal_out
-from cartograd.affinity.newton import Convex, minimise, said
+from cartograd.affinity.newton import Convex, minimise, newton_step, said
 from cartograd.affinity.recorded import is_recorded, recorded_distances
 from cartograd.engine import no_grad, primitive
 
 KERNELS = ("gaussian", "student")
 CHECK_EVERY = 8
-NEWTON_STEPS = 100
+NEWTON_STEPS, SCALINGS_BETWEEN, COOLING, ROUGHLY = 100, 10, 3.0, 1e-2
 RIDGE = 1e-12
 """Keeps I + M invertible where a part of the kernel is bipartite (two rows, say); its own effect is as small."""
 
@@ -47,6 +47,8 @@ class SinkhornAffinity:
         Whether a row has no similarity to itself.
     device : torch.device or str, default=None
         Where to compute; None for where the data are.
+    verbose : bool, default=False
+        Whether to show progress bars.
 
     Examples
     --------
@@ -64,6 +66,7 @@ class SinkhornAffinity:
     metric: data.MetricLike = "sqeuclidean"
     zero_diag: bool = True
     device: data.DeviceLike = None
+    verbose: bool = False
 
     def __post_init__(self) -> None:
         checks.number(self.eps, "eps", 0.0, strict=True)
@@ -85,13 +88,13 @@ class SinkhornAffinity:
                 checks.at_least_two(given.rows.count)
             C = data.distance_matrix(X, given, self.metric, self.device)
             log_K = diagonal_out(self._log_kernel((C + C.T) / 2), self.zero_diag)
-            return data.like(X, given, answer(scaled(log_K, self.tol, self.max_iter), log))
+            return data.like(X, given, answer(scaled(log_K, self.tol, self.max_iter, self.verbose), log))
 
     def _log_kernel(self, C: Any) -> Any:
         return -(C if self.base_kernel == "gaussian" else torch.log1p(C)) / self.eps
 
 
-def scaled(log_K: torch.Tensor, tol: float, max_iter: int) -> torch.Tensor:
+def scaled(log_K: torch.Tensor, tol: float, max_iter: int, verbose: bool = False) -> torch.Tensor:
     r"""log P by the averaged iteration :math:`f \leftarrow (f - \log \sum_j K_{ij} e^{f_j}) / 2`.
 
     At its fixed point rows sum to one. For a kernel with a full diagonal the error is halved at least each time;
@@ -104,9 +107,25 @@ def scaled(log_K: torch.Tensor, tol: float, max_iter: int) -> torch.Tensor:
             break
         f = (f + reduced) / 2
     else:
-        f, gap = minimise(_dual(log_K), f, tol, NEWTON_STEPS)
-        said(gap, tol, "Sinkhorn affinity")
+        f = _annealed(log_K, tol, verbose)
     return f[:, None] + f[None, :] + log_K - math.log(len(log_K))
+
+
+def _annealed(log_K: torch.Tensor, tol: float, verbose: bool) -> torch.Tensor:
+    """The scaling by Newton's method, of a kernel made ever narrower: from each the next is near."""
+    seen = torch.where(torch.isfinite(log_K), -log_K, 0.0)
+    heat = max(1.0, float(seen.median()) / 5)
+    f = torch.zeros(len(log_K), dtype=log_K.dtype, device=log_K.device)
+    while True:
+        warm = log_K / heat
+        for _ in range(SCALINGS_BETWEEN):
+            f = (f - torch.logsumexp(warm + f, 1)) / 2
+        f, gap = minimise(_dual(warm), f, tol if heat == 1 else ROUGHLY, NEWTON_STEPS, verbose=verbose)
+        if heat == 1:
+            said(gap, tol, "Sinkhorn affinity")
+            return f
+        cooler = max(1.0, heat / COOLING)
+        f, heat = f * (heat / cooler), cooler
 
 
 def _dual(log_K: torch.Tensor) -> Convex:
@@ -122,8 +141,7 @@ def _dual(log_K: torch.Tensor) -> Convex:
         hessian = M(f)
         degree = hessian.sum(1)
         hessian.diagonal().add_(degree * (1 + ridge + RIDGE))
-        step, failed = torch.linalg.solve_ex(hessian, -gradient[:, None])
-        return torch.where((failed == 0) & torch.isfinite(step).all(), step[:, 0], -gradient / (2 * degree))
+        return newton_step(hessian, gradient)
 
     return Convex(lambda f: M(f).sum() / 2 - f.sum(), lambda f: M(f).sum(1) - 1, direction)
 

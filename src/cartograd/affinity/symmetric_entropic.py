@@ -11,7 +11,7 @@ import torch
 from cartograd.affinity import checks, data
 from cartograd.affinity.entropic_rows import solve_rows
 from cartograd.affinity.kernel import answer
-from cartograd.affinity.newton import Convex, minimise, said
+from cartograd.affinity.newton import Convex, minimise, newton_step, said
 from cartograd.affinity.recorded import off_diagonal
 from cartograd.engine import no_grad
 
@@ -45,6 +45,8 @@ class SymmetricEntropicAffinity:
         Whether a row has no similarity to itself.
     device : torch.device or str, default=None
         Where to compute; None for where the data are.
+    verbose : bool, default=False
+        Whether to show progress bars.
 
     Examples
     --------
@@ -62,6 +64,7 @@ class SymmetricEntropicAffinity:
     metric: data.MetricLike = "sqeuclidean"
     zero_diag: bool = True
     device: data.DeviceLike = None
+    verbose: bool = False
 
     def __post_init__(self) -> None:
         checks.number(self.perplexity, "perplexity", 1.0)
@@ -89,12 +92,19 @@ class SymmetricEntropicAffinity:
     def _along_barrier(self, dual: Dual, x: torch.Tensor) -> tuple[torch.Tensor, float]:
         """A barrier that fades keeps gammas positive; from near the end plain steps reach the tolerance."""
         for weight in BARRIERS:
-            x, _ = minimise(dual.convex(weight), x, weight, self.max_iter)
-            found, gap = minimise(dual.convex(0.0), x, self.tol, self.max_iter, patience=3)
+            x, _ = minimise(dual.convex(weight), x, weight, self.max_iter, verbose=self.verbose)
+            found, gap = minimise(dual.convex(0.0), x, self.tol, self.max_iter, patience=3, verbose=self.verbose)
             if gap < self.tol:
                 return found, gap
         # a gamma that shrinks with the barrier has nothing to hold it: that row's entropy is above the bound
-        return minimise(dual.convex(0.0, x[: dual.n] < math.sqrt(weight)), x, self.tol, self.max_iter, patience=9)
+        return minimise(
+            dual.convex(0.0, x[: dual.n] < math.sqrt(weight)),
+            x,
+            self.tol,
+            self.max_iter,
+            patience=9,
+            verbose=self.verbose,
+        )
 
 
 class Dual:
@@ -176,6 +186,4 @@ class Dual:
         if barrier:
             diagonal[: self.n] += barrier / x[: self.n].square()
         diagonal.add_(ridge * diagonal + 1e-300)
-        step, failed = torch.linalg.solve_ex(hessian, -gradient[:, None])
-        usable = (failed == 0) & torch.isfinite(step).all()
-        return torch.where(usable, step[:, 0], -gradient / diagonal)
+        return newton_step(hessian, gradient)

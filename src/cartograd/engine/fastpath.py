@@ -79,7 +79,7 @@ _RECORD = """
     dtype = out.dtype
     if dtype is not F32 and dtype not in REAL:
         return general(op, ({arguments},), {{}})
-    node = new(Node)
+    node = Node()
     node.plan = plan
     node.parents = edges
     node.saved = saved

@@ -77,6 +77,8 @@ class CellJoin:
         self.nearest = self.members if self.within else Grouped(self.looks[:, 0], ids, cells)
         others = self.looks[:, 1:]
         self.visitors = Grouped(others.reshape(-1), ids[:, None].expand(others.shape).reshape(-1), cells)
+        # Only compared from here on, many at a time: the fewer bytes the better.
+        self.looks, self.home = self.looks.to(torch.int16), self.home.to(torch.int16)
         self.lists = Lists(self.queries.count, k + SPARE, device)
         self.places = routing.places()
         self.budget = 1 << (23 if device.type == "cpu" else 27)

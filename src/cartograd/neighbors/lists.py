@@ -43,7 +43,7 @@ class Lists:
     def offer(
         self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor, floor: torch.Tensor | None = None
     ) -> None:
-        """Offer each of `rows` (r,) all of `names` (m,) at the values (r, m), those below `floor` (r,) as equal to it."""
+        """Offer each of `rows` (r,) all of `names` (m,) at the values (r, m), raised to `floor` (r,)."""
         if self._by_topk(rows):
             self._take_best(rows, names, tile if floor is None else torch.maximum(tile, floor[:, None]))
         else:

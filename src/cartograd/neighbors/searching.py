@@ -60,7 +60,8 @@ def search(
         (1, m, d), giving (r, m), or of one pair of rows (d,), giving a number.
     backend : str or FaissConfig, default="auto"
         "exact", "cells" (k-means cells; Euclidean and cosine metrics), "faiss", "nndescent", or "auto": exact up to
-        about 16,000 rows (150,000 on a GPU), then cells, or nndescent for metrics and sparse data that cells does not serve.
+        about 16,000 rows (150,000 on a GPU), then cells, or nndescent for metrics and sparse data that cells does not
+        serve.
     queries : array-like, (m, d), default=None
         Rows whose neighbours among X are sought; None for those of X itself. With ``metric="precomputed"`` their
         distances to all rows of X, (m, n).
