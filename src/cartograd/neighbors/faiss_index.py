@@ -35,7 +35,7 @@ class FaissConfig:
     nlist : int, default=None
         Inverted lists (IVF, IVFPQ). None: about 2 sqrt(n), with 40 rows or more in each.
     nprobe : int, default=None
-        Lists looked into for a query (IVF, IVFPQ). None: a 32nd of them, 8 at least.
+        Lists looked into for a query (IVF, IVFPQ). None: an 8th of them, 8 at least.
     M : int, default=None
         IVFPQ: pieces a row is compressed into, a divisor of its width; None: the largest up to half the width and 96.
         HNSW: links per row; None: 32.
@@ -121,7 +121,7 @@ def _empty(faiss: Any, problem: Problem, config: FaissConfig) -> Any:
         index = faiss.IndexIVFPQ(lists, width, nlist, _pieces(width, config.M), _bits(n, config.nbits))
         _quiet(index.pq.cp, problem.seed)
     _quiet(index.cp, problem.seed)
-    index.nprobe = min(nlist, config.nprobe or max(8, nlist // 32))
+    index.nprobe = min(nlist, config.nprobe or max(8, nlist // 8))
     return index
 
 
