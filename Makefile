@@ -5,6 +5,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
+# Threads that wait must sleep: spinning, on a machine with a busy neighbour, made small ops a hundred times slower.
+export OMP_WAIT_POLICY := passive
+
 .PHONY: demo test check bench format clean
 
 demo: $(READY)

@@ -94,7 +94,9 @@ def _from_array(data: Any, name: str) -> torch.Tensor:
     dtype = _float_of(array.dtype, name)
     validate.check_shape(array.shape, name)
     array = numpy.ascontiguousarray(array, dtype=numpy.float64 if dtype == torch.float64 else numpy.float32)
-    with warnings.catch_warnings():  # read-only arrays: we do not write either
+    if array.flags.writeable:
+        return torch.from_numpy(array)
+    with warnings.catch_warnings():  # we do not write to it either
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)
 
