@@ -2,7 +2,7 @@
 
 Every row looks into its p nearest cells. All rows that look into one cell share one product with the cell's members,
 and that tile is used twice: along its rows it gives each visitor its best among the members, along its columns it
-gives each member its best among the visitors. A pair is therefore seen if *either* row looks into the other's cell,
+gives each member its best among the visitors. A pair is thus seen if *either* row looks into the other's cell,
 which on text vectors reaches with 10 cells what one direction needs 30 for. Values are taken about the cell's centre,
 where a float32 product keeps its digits; the kept candidates are measured again as sums of squared differences.
 """
@@ -10,15 +10,20 @@ where a float32 product keeps its digits; the kept candidates are measured again
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 
-from cartograd.neighbors.lists import Lists, below_columns
+from cartograd.neighbors.lists import Entries, Lists, below_columns, below_rows
 from cartograd.neighbors.routing import Routing
 from cartograd.neighbors.rows import Rows
+from cartograd.neighbors.workers import workers
 
 SPARE = 3
 """Candidates kept beyond k."""
+
+BATCH = 1 << 22
+"""Pairs of rows between two settlings of the lists."""
 
 ROUNDING = 1e-6
 """Half squared distances below this part of |x|^2/2 are rounding of the product and taken as equal: of many equal rows
@@ -36,6 +41,16 @@ class Grouped:
     def of(self, cell: int) -> torch.Tensor:
         """The ids in one cell."""
         return self.ids[self.bounds[cell] : self.bounds[cell + 1]]
+
+
+class Tile(NamedTuple):
+    """Visitors (r,), members (m,), their half squared distances (r, m), and what of these is rounding, (r,) and (m,)."""
+
+    visitors: torch.Tensor
+    members: torch.Tensor
+    values: torch.Tensor
+    floor: torch.Tensor
+    members_floor: torch.Tensor
 
 
 class CellJoin:
@@ -87,40 +102,78 @@ class CellJoin:
         return 2 * len(self.routing)
 
     def run(self) -> Iterator[int]:
-        """Join one cell per step: first with the rows that are nearest to it, then with all its visitors."""
-        for visitors, both in ((self.nearest, False), (self.visitors, self.within)):
-            for cell in range(len(self.routing)):
-                self._join(self.members.of(cell), visitors.of(cell), self.places[cell], both)
+        """Join every cell with the rows that are nearest to it, then with all its visitors; one step per cell.
+
+        In the second round cells are joined in batches. All of a batch see the lists as they were at its beginning, so
+        it does not matter which is done first.
+        """
+        with workers(self.data.device) as each:
+            for _ in each(self._join_nearest, range(len(self.routing))):
                 yield 1
-        self.lists.settle()
+            for batch in self._batches():
+                for entries in each(self._join_visitors, batch):
+                    for entry in entries:
+                        self.lists.add(*entry)
+                    yield 1
+                self.lists.settle()
 
-    def _join(self, members: torch.Tensor, visitors: torch.Tensor, place: torch.Tensor, both: bool) -> None:
-        if not (len(members) and len(visitors)):
-            return
-        inside, half = _about(self.data, members, place)
-        for ids in visitors.split(max(16, self.budget // max(len(members), self.data.width))):
-            rows, rows_half = _about(self.queries, ids, place)
-            tile = torch.addmm(half[None, :], rows, inside.T, alpha=-1).add_(rows_half[:, None])
-            if self.within and self.without_self and not both:
-                tile.masked_fill_(ids[:, None] == members[None, :], torch.inf)
-            self.lists.offer(ids, members, tile, rows_half * ROUNDING)
-            if both:
-                self._offer_back(ids, members, tile, half * ROUNDING)
+    def _batches(self) -> Iterator[list[int]]:
+        """Cells in turn, about `BATCH` pairs of rows at a time."""
+        batch, pairs = [], 0
+        for cell in range(len(self.routing)):
+            batch.append(cell)
+            pairs += len(self.members.of(cell)) * len(self.visitors.of(cell))
+            if pairs >= BATCH:
+                yield batch
+                batch, pairs = [], 0
+        yield batch
 
-    def _offer_back(
-        self, visitors: torch.Tensor, members: torch.Tensor, tile: torch.Tensor, floor: torch.Tensor
-    ) -> None:
-        """Offer the visitors to the members, but for pairs that the member finds when it visits in its turn."""
-        if tile.device.type == "cpu":
-            row, column, value = below_columns(tile, self.lists.worst[members], floor)
-            one, other = members[column], visitors[row]
+    def _tiles(self, cell: int, visitors: torch.Tensor) -> Iterator[Tile]:
+        """Half squared distances of visitors and members, a few visitors at a time."""
+        members = self.members.of(cell)
+        if len(members) and len(visitors):
+            inside, half = _about(self.data, members, self.places[cell])
+            for ids in visitors.split(max(16, self.budget // max(len(members), self.data.width))):
+                rows, rows_half = _about(self.queries, ids, self.places[cell])
+                values = torch.addmm(half[None, :], rows, inside.T, alpha=-1).add_(rows_half[:, None])
+                yield Tile(ids, members, values, rows_half * ROUNDING, half * ROUNDING)
+
+    def _join_nearest(self, cell: int) -> None:
+        for tile in self._tiles(cell, self.nearest.of(cell)):
+            values = torch.maximum(tile.values, tile.floor[:, None], out=tile.values)
+            if self.within and self.without_self:
+                values.masked_fill_(tile.visitors[:, None] == tile.members[None, :], torch.inf)
+            self.lists.take_best(tile.visitors, tile.members, values)
+
+    def _join_visitors(self, cell: int) -> list[Entries]:
+        """Pairs that may be neighbours, in both directions: rows, candidates and values."""
+        entries: list[Entries] = []
+        for tile in self._tiles(cell, self.visitors.of(cell)):
+            if self.data.device.type == "cpu":
+                entries += self._picked(tile)
+            else:
+                self._take_best(tile)
+        return entries
+
+    def _picked(self, tile: Tile) -> Iterator[Entries]:
+        row, column, value = below_rows(tile.values, self.lists.worst[tile.visitors], tile.floor)
+        yield tile.visitors[row], tile.members[column], value
+        if self.within:
+            row, column, value = below_columns(tile.values, self.lists.worst[tile.members], tile.members_floor)
+            one, other = tile.members[column], tile.visitors[row]
             new = ~(self.looks[one] == self.home[other][:, None]).any(dim=1)
-            self.lists.add(one[new], other[new], value[new])
-        else:
-            count = min(self.lists.value.shape[1], len(visitors))
-            value, place = torch.maximum(tile.T, floor[:, None]).topk(count, dim=1, largest=False)
-            known = (self.looks[members][:, None, :] == self.home[visitors[place]][:, :, None]).any(dim=2)
-            self.lists.merge(members, value.masked_fill(known, torch.inf), visitors[place])
+            yield one[new], other[new], value[new]
+
+    def _take_best(self, tile: Tile) -> None:
+        """The same by ``topk``, which a GPU prefers."""
+        values = torch.maximum(tile.values, tile.floor[:, None], out=tile.values)
+        self.lists.take_best(tile.visitors, tile.members, values)
+        if self.within:
+            count = min(self.lists.value.shape[1], len(tile.visitors))
+            value, place = values.T.topk(count, dim=1, largest=False)
+            other = tile.visitors[place]
+            known = (self.looks[tile.members][:, None, :] == self.home[other][:, :, None]).any(dim=2)
+            self.lists.merge(tile.members, value.masked_fill(known, torch.inf), other)
 
     def candidates(self) -> torch.Tensor:
         """The best candidates of each row by id, (m, c) int64, -1 where there are fewer."""

@@ -40,20 +40,18 @@ class Lists:
         self._waiting: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         self._room = self._capacity = max(1 << 18, 4 * count)
 
-    def offer(
-        self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor, floor: torch.Tensor | None = None
-    ) -> None:
-        """Offer each of `rows` (r,) all of `names` (m,) at the values (r, m), raised to `floor` (r,)."""
+    def offer(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> None:
+        """Offer each of `rows` (r,) all of `names` (m,) at the values (r, m)."""
         if self._by_topk(rows):
-            self._take_best(rows, names, tile if floor is None else torch.maximum(tile, floor[:, None]))
+            self.take_best(rows, names, tile)
         else:
-            row, column, value = below_rows(tile, self.worst[rows], floor)
+            row, column, value = below_rows(tile, self.worst[rows])
             self.add(rows[row], names[column], value)
 
     def offer_columns(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> None:
         """The same for a tile (m, r) that stands on its side."""
         if self._by_topk(rows):
-            self._take_best(rows, names, tile.T.contiguous())
+            self.take_best(rows, names, tile.T.contiguous())
         else:
             row, column, value = below_columns(tile, self.worst[rows])
             self.add(rows[column], names[row], value)
@@ -63,7 +61,8 @@ class Lists:
             return True
         return bool(torch.isinf(self.worst[rows]).to(torch.float32).mean() > 0.25)
 
-    def _take_best(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> None:
+    def take_best(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> None:
+        """As `offer`, by ``topk``. May run in several threads at once for different rows."""
         value, place = tile.topk(min(self.value.shape[1], tile.shape[1]), dim=1, largest=False, sorted=False)
         self.merge(rows, value, names[place])
 

@@ -6,6 +6,7 @@ import torch
 
 from cartograd.neighbors.distances import Metric
 from cartograd.neighbors.rows import Rows
+from cartograd.neighbors.workers import workers
 
 
 def budget(device: torch.device) -> int:
@@ -40,7 +41,8 @@ def measured(
         order = torch.arange(len(ids), device=ids.device)
     raw = torch.empty(ids.shape, dtype=torch.float64, device=ids.device)
     ranked = torch.empty_like(ids)
-    for rows in order.split(max(1, budget(ids.device) // (data.width * ids.shape[1]))):
+
+    def part(rows: torch.Tensor) -> None:
         names = torch.sort(ids.index_select(0, rows), dim=1).values
         wanted = names.clamp(min=0).reshape(-1)
         theirs = data.exact(wanted) if exact else data.take(wanted)
@@ -49,6 +51,10 @@ def measured(
         value, place = torch.sort(value.masked_fill_(names < 0, torch.inf), dim=1, stable=True)
         raw.index_copy_(0, rows, value)
         ranked.index_copy_(0, rows, names.gather(1, place))
+
+    with workers(ids.device) as each:
+        for _ in each(part, order.split(max(1, budget(ids.device) // (data.width * ids.shape[1])))):
+            pass
     return ranked, raw
 
 
