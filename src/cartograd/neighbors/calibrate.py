@@ -13,6 +13,7 @@ from cartograd.neighbors.measure import measured
 from cartograd.neighbors.problem import Problem, solve_exactly
 from cartograd.neighbors.progress import steps
 from cartograd.neighbors.routing import Routing, train
+from cartograd.neighbors.workers import all_cores
 
 log = logging.getLogger("cartograd.neighbors")
 
@@ -30,6 +31,11 @@ def cell_count(n: int, k: int) -> int:
 
 def solve_by_cells(problem: Problem) -> Found:
     """Approximate neighbours by the cell join, exact ones where cells would be no faster."""
+    with all_cores(problem.data.device):
+        return _solve(problem)
+
+
+def _solve(problem: Problem) -> Found:
     generator = problem.generator()
     routing = train(problem.data, cell_count(problem.data.count, problem.k), generator)
     sample = torch.randperm(problem.asked.count, generator=generator)[:SAMPLE].to(problem.data.device)
@@ -66,11 +72,11 @@ def _needed(problem: Problem, routing: Routing, sample: torch.Tensor, neighbours
 
 
 def _probes(needed: torch.Tensor, recall: float, cells: int) -> int:
-    """The fewest cells for which the sample's recall is above `recall` by two standard errors."""
+    """The fewest cells for which the sample's recall is above `recall` by one and a half standard errors."""
     for probes in range(1, cells):
         share = (needed <= probes).to(torch.float64).mean(1)
         error = float(share.std()) / math.sqrt(len(share)) if len(share) > 1 else 0.0
-        if float(share.mean()) - 2 * error >= recall:
+        if float(share.mean()) - 1.5 * error >= recall:
             return probes
     return cells
 

@@ -17,7 +17,7 @@ import torch
 from cartograd.neighbors.lists import Entries, Lists, below_columns, below_rows
 from cartograd.neighbors.routing import Routing
 from cartograd.neighbors.rows import Rows
-from cartograd.neighbors.workers import workers
+from cartograd.neighbors.workers import spread
 
 SPARE = 3
 """Candidates kept beyond k."""
@@ -44,7 +44,7 @@ class Grouped:
 
 
 class Tile(NamedTuple):
-    """Visitors (r,), members (m,), their half squared distances (r, m), and what of these is rounding, (r,) and (m,)."""
+    """Visitors (r,), members (m,), half squared distances (r, m), and what of them is rounding, (r,) and (m,)."""
 
     visitors: torch.Tensor
     members: torch.Tensor
@@ -107,15 +107,14 @@ class CellJoin:
         In the second round cells are joined in batches. All of a batch see the lists as they were at its beginning, so
         it does not matter which is done first.
         """
-        with workers(self.data.device) as each:
-            for _ in each(self._join_nearest, range(len(self.routing))):
+        for _ in spread(self._join_nearest, range(len(self.routing))):
+            yield 1
+        for batch in self._batches():
+            for entries in spread(self._join_visitors, batch):
+                for entry in entries:
+                    self.lists.add(*entry)
                 yield 1
-            for batch in self._batches():
-                for entries in each(self._join_visitors, batch):
-                    for entry in entries:
-                        self.lists.add(*entry)
-                    yield 1
-                self.lists.settle()
+            self.lists.settle()
 
     def _batches(self) -> Iterator[list[int]]:
         """Cells in turn, about `BATCH` pairs of rows at a time."""
@@ -177,7 +176,7 @@ class CellJoin:
 
     def candidates(self) -> torch.Tensor:
         """The best candidates of each row by id, (m, c) int64, -1 where there are fewer."""
-        return torch.where(self.lists.value < torch.inf, self.lists.ids, -1).to(torch.int64)
+        return self.lists.candidates()
 
     def order(self) -> torch.Tensor:
         """Queries in the order of their cells: neighbours in this order are neighbours in memory."""

@@ -14,16 +14,20 @@ import torch
 
 from cartograd.neighbors.best import SPARE, Best, lowest_by_id
 from cartograd.neighbors.distances import Metric
-from cartograd.neighbors.lists import Lists
+from cartograd.neighbors.lists import Entries, Lists
 from cartograd.neighbors.measure import measured, measured_pairs
 from cartograd.neighbors.progress import steps
 from cartograd.neighbors.rows import PickedRows, Rows
 from cartograd.neighbors.tiles import Side, Tiles
+from cartograd.neighbors.workers import spread
 
 Found = tuple[torch.Tensor, torch.Tensor]
 """ids (m, k) int64 and raw values (m, k) float64, rising along each row."""
 
 STAGE = "neighbours, exact"
+
+BATCH = 16
+"""Tiles that are worked on with one state of the lists."""
 
 
 def search_exactly(
@@ -68,20 +72,32 @@ def search_fast(
     tiles = Tiles(data, metric, queries, own)
     width = min(k + SPARE, data.count)
     lists = Lists(tiles.queries.count, width, data.device, data.dtype)
-    for a, b, both in steps(tiles, len(tiles), STAGE, verbose):
-        scores = tiles.scores(a, b)
-        lists.offer(a.ids(), b.ids(), scores)
-        if both:
-            lists.offer_columns(b.ids(), a.ids(), scores)
-    lists.settle()
-    ids, raw = measured(
-        metric, data, tiles.queries, torch.where(lists.value < torch.inf, lists.ids, -1).to(torch.int64)
-    )
+    jobs = [(a, b) for a in tiles.starts(tiles.queries) for b in tiles.starts(data, a if queries is None else 0)]
+    batches = [jobs[start : start + BATCH] for start in range(0, len(jobs), BATCH)]
+    for batch in steps(batches, len(batches), STAGE, verbose):
+        for entries in spread(lambda job: _picked(tiles, lists, *job), batch):
+            for entry in entries:
+                lists.add(*entry)
+        lists.settle()
+    ids, raw = measured(metric, data, tiles.queries, lists.candidates())
+    doubtful = torch.zeros(0, dtype=torch.int64, device=data.device)
     if width < data.count:
         doubtful = _doubtful(tiles, lists.worst, raw[:, k - 1])
-    else:
-        doubtful = torch.zeros(0, dtype=torch.int64, device=data.device)
     return ids[:, :k].contiguous(), raw[:, :k].contiguous(), doubtful
+
+
+def _picked(tiles: Tiles, lists: Lists, a_start: int, b_start: int) -> list[Entries]:
+    """Candidates from one tile, for the rows of both its sides where both are rows of the data."""
+    a, b = tiles.side(tiles.queries, a_start), tiles.side(tiles.data, b_start)
+    scores = tiles.scores(a, b)
+    both = tiles.within and b_start > a_start
+    if scores.device.type == "cpu":
+        picked = [lists.pick(a.ids(), b.ids(), scores)]
+        return [*picked, lists.pick_columns(b.ids(), a.ids(), scores)] if both else picked
+    lists.take_best(a.ids(), b.ids(), scores)
+    if both:
+        lists.take_best(b.ids(), a.ids(), scores.T)
+    return []
 
 
 def _doubtful(tiles: Tiles, farthest: torch.Tensor, edge: torch.Tensor) -> torch.Tensor:
@@ -106,11 +122,17 @@ def search_carefully(
     """As `search_exactly`, for rows with ties and near-duplicates, and for metrics whose tiles are exact."""
     tiles = Tiles(data, metric, queries, own)
     best = Best(tiles.queries.count, k, data.device)
-    for a, b, both in steps(tiles, len(tiles), STAGE, verbose):
-        scores = tiles.scores(a, b)
-        _offer(tiles, best, a, b, scores)
-        if both:
-            _offer(tiles, best, b, a, scores.T.contiguous())
+
+    def block(start: int) -> None:
+        a = tiles.side(tiles.queries, start)
+        for other in tiles.starts(data):
+            b = tiles.side(data, other)
+            _offer(tiles, best, a, b, tiles.scores(a, b))
+
+    starts = tiles.starts(tiles.queries)
+    done = spread(block, starts) if metric.parallel else map(block, starts)
+    for _ in steps(done, len(starts), STAGE, verbose):
+        pass
     return best.ids, best.raw
 
 

@@ -18,6 +18,7 @@ from cartograd.neighbors.problem import Problem
 from cartograd.neighbors.progress import steps
 from cartograd.neighbors.rows import Rows
 from cartograd.neighbors.tiles import middle, tile_rows
+from cartograd.neighbors.workers import all_cores
 
 log = logging.getLogger("cartograd.neighbors")
 
@@ -86,7 +87,8 @@ def solve_by_faiss(problem: Problem, config: FaissConfig) -> Found:
         ids[start : start + len(block)] = torch.from_numpy(index.search(block, wanted)[1]).to(ids.device)
     if problem.own is not None:
         ids.masked_fill_(ids == problem.own[:, None], -1)
-    return repaired(problem, *measured(problem.metric, problem.data, problem.asked, ids))
+    with all_cores(problem.data.device):
+        return repaired(problem, *measured(problem.metric, problem.data, problem.asked, ids))
 
 
 def _built(faiss: Any, problem: Problem, config: FaissConfig, centre: torch.Tensor) -> Any:

@@ -2,7 +2,8 @@
 
 On a GPU, and for rows that have no full list yet, a tile's best are found by ``topk``. On a CPU that is slow for the
 little it finds later on (12 ns an element on narrow tiles): there, what beats a row's worst candidate is picked out by
-one comparison (2 ns), collected, and now and then sorted into the lists all at once.
+one comparison (2 ns) and collected, and the collections of several tiles are sorted into the lists together. Picking
+only reads the lists, so many tiles can be picked from at once, and in any order.
 """
 
 from __future__ import annotations
@@ -37,57 +38,60 @@ class Lists:
         self.value = torch.full((count, width), torch.inf, dtype=dtype, device=device)
         self.ids = torch.full((count, width), -1, dtype=torch.int32, device=device)
         self.worst = torch.full((count,), torch.inf, dtype=dtype, device=device)
-        self._waiting: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
-        self._room = self._capacity = max(1 << 18, 4 * count)
+        self._waiting: list[Entries] = []
 
-    def offer(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> None:
-        """Offer each of `rows` (r,) all of `names` (m,) at the values (r, m)."""
-        if self._by_topk(rows):
-            self.take_best(rows, names, tile)
-        else:
-            row, column, value = below_rows(tile, self.worst[rows])
-            self.add(rows[row], names[column], value)
+    def candidates(self) -> torch.Tensor:
+        """The ids as int64."""
+        return self.ids.to(torch.int64)
 
-    def offer_columns(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> None:
+    def pick(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> Entries:
+        """What of a tile (r, m) can enter the lists of `rows` (r,), its columns being `names` (m,). Changes nothing."""
+        if self._empty(rows):
+            return self._best_of(rows, names, tile)
+        row, column, value = below_rows(tile, self.worst[rows])
+        return rows[row], names[column], value
+
+    def pick_columns(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> Entries:
         """The same for a tile (m, r) that stands on its side."""
-        if self._by_topk(rows):
-            self.take_best(rows, names, tile.T.contiguous())
-        else:
-            row, column, value = below_columns(tile, self.worst[rows])
-            self.add(rows[column], names[row], value)
+        if self._empty(rows):
+            return self._best_of(rows, names, tile.T.contiguous())
+        row, column, value = below_columns(tile, self.worst[rows])
+        return rows[column], names[row], value
 
-    def _by_topk(self, rows: torch.Tensor) -> bool:
-        if rows.device.type != "cpu":
-            return True
+    def _empty(self, rows: torch.Tensor) -> bool:
+        """Whether many of the rows have no full list yet, so that a comparison would let everything pass."""
         return bool(torch.isinf(self.worst[rows]).to(torch.float32).mean() > 0.25)
 
+    def _best_of(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> Entries:
+        value, place = tile.topk(min(self.value.shape[1], tile.shape[1]), dim=1, largest=False, sorted=False)
+        there = value < torch.inf
+        return rows[:, None].expand(place.shape)[there], names[place][there], value[there]
+
     def take_best(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> None:
-        """As `offer`, by ``topk``. May run in several threads at once for different rows."""
+        """Put a tile's best into the lists at once. May run in several threads for different rows."""
         value, place = tile.topk(min(self.value.shape[1], tile.shape[1]), dim=1, largest=False, sorted=False)
         self.merge(rows, value, names[place])
 
     def merge(self, rows: torch.Tensor, value: torch.Tensor, ids: torch.Tensor) -> None:
         """Offer some rows, each named once, candidates of their own, (r, m) values and ids."""
+        ids = torch.where(value < torch.inf, ids, -1).to(torch.int32)
         value = torch.cat([value, self.value.index_select(0, rows)], dim=1)
-        ids = torch.cat([ids.to(torch.int32), self.ids.index_select(0, rows)], dim=1)
+        ids = torch.cat([ids, self.ids.index_select(0, rows)], dim=1)
         value, place = value.topk(self.value.shape[1], dim=1, largest=False, sorted=False)
         self.value.index_copy_(0, rows, value)
         self.ids.index_copy_(0, rows, ids.gather(1, place))
         self.worst.index_copy_(0, rows, value.amax(dim=1))
 
     def add(self, rows: torch.Tensor, ids: torch.Tensor, value: torch.Tensor) -> None:
-        """Offer single candidates, all (e,). They count once enough have come, or at `settle`."""
+        """Collect candidates, all (e,), for `settle`."""
         self._waiting.append((rows.to(torch.int32), ids.to(torch.int32), value))
-        self._room -= len(rows)
-        if self._room < 0:
-            self.settle()
 
     def settle(self) -> None:
         """Sort the collected candidates into the lists."""
         if not self._waiting:
             return
         rows, ids, value = (torch.cat(parts) for parts in zip(*self._waiting, strict=True))
-        self._waiting, self._room = [], self._capacity
+        self._waiting = []
         order = _grouped(rows, value)
         rows, ids, value = rows[order].to(torch.int64), ids[order], value[order]
         seen, group, size = torch.unique_consecutive(rows, return_inverse=True, return_counts=True)

@@ -6,7 +6,7 @@ import torch
 
 from cartograd.neighbors.distances import Metric
 from cartograd.neighbors.rows import Rows
-from cartograd.neighbors.workers import workers
+from cartograd.neighbors.workers import spread
 
 
 def budget(device: torch.device) -> int:
@@ -52,9 +52,8 @@ def measured(
         raw.index_copy_(0, rows, value)
         ranked.index_copy_(0, rows, names.gather(1, place))
 
-    with workers(ids.device) as each:
-        for _ in each(part, order.split(max(1, budget(ids.device) // (data.width * ids.shape[1])))):
-            pass
+    for _ in spread(part, order.split(max(1, budget(ids.device) // (data.width * ids.shape[1])))):
+        pass
     return ranked, raw
 
 

@@ -14,6 +14,7 @@ from cartograd.neighbors.extras import required
 from cartograd.neighbors.measure import measured
 from cartograd.neighbors.problem import Problem, solve_exactly
 from cartograd.neighbors.tiles import tile_rows
+from cartograd.neighbors.workers import all_cores
 
 log = logging.getLogger("cartograd.neighbors")
 
@@ -63,7 +64,8 @@ def _solve(problem: Problem, spare: int = 2, epsilon: float = 0.2, **settings: A
             ids, distances = index.query(queries, k=count, epsilon=epsilon)
     device = problem.data.device
     found = torch.from_numpy(ids).to(device, torch.int64), torch.from_numpy(distances).to(device, torch.float64)
-    return repaired(problem, *_ranked(problem, *found))
+    with all_cores(device):
+        return repaired(problem, *_ranked(problem, *found))
 
 
 def _inputs(problem: Problem) -> tuple[Any, Any, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from cartograd.neighbors.distances import Metric
 from cartograd.neighbors.exact import Found, search_exactly
 from cartograd.neighbors.progress import steps
 from cartograd.neighbors.rows import PickedRows, Rows
+from cartograd.neighbors.workers import all_cores
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ def solve_exactly(problem: Problem, only: torch.Tensor | None = None) -> Found:
     queries, own = problem.queries, problem.own
     if only is not None:
         queries, own = PickedRows(problem.asked, only), None if own is None else own[only]
-    return search_exactly(problem.data, problem.k, problem.metric, queries, own, problem.verbose and only is None)
+    with all_cores(problem.data.device) if problem.metric.parallel else contextlib.nullcontext():
+        return search_exactly(problem.data, problem.k, problem.metric, queries, own, problem.verbose and only is None)
 
 
 def _solve_sparse(problem: Problem, data: Any, queries: Any, only: torch.Tensor | None) -> Found:

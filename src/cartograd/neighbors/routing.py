@@ -14,6 +14,7 @@ import torch
 
 from cartograd.neighbors.rows import Rows
 from cartograd.neighbors.tiles import middle, tile_rows
+from cartograd.neighbors.workers import spread
 
 LIMIT = 2800.0
 """Longest integer row: LIMIT^2 * 3/2, with room for rounding, is below 2^24."""
@@ -58,10 +59,13 @@ class Routing:
         """The `count` nearest cells of every row, nearest first, (n, count) int64."""
         out = torch.empty(rows.count, count, dtype=torch.int64, device=rows.device)
         step = tile_rows(max(rows.width, len(self)))
-        for start in range(0, rows.count, step):
+
+        def block(start: int) -> None:
             stop = min(start + step, rows.count)
-            scores = self.scores(rows.block(start, stop))
-            out[start:stop] = scores.topk(count, dim=1, largest=False).indices
+            out[start:stop] = self.scores(rows.block(start, stop)).topk(count, dim=1, largest=False).indices
+
+        for _ in spread(block, range(0, rows.count, step)):
+            pass
         return out
 
 
@@ -80,9 +84,10 @@ def train(rows: Rows, count: int, generator: torch.Generator) -> Routing:
 
 def _assign(routing: Routing, sample: torch.Tensor) -> torch.Tensor:
     half = (routing.cells * routing.cells).sum(1).div_(2).floor_()
-    step = tile_rows(max(sample.shape[1], len(routing)))
-    parts = [torch.addmm(half[None, :], part, routing.cells.T, alpha=-1).argmin(1) for part in sample.split(step)]
-    return torch.cat(parts)
+    parts = sample.split(tile_rows(max(sample.shape[1], len(routing))))
+    return torch.cat(
+        list(spread(lambda part: torch.addmm(half[None, :], part, routing.cells.T, alpha=-1).argmin(1), parts))
+    )
 
 
 def _means(sample: torch.Tensor, cell: torch.Tensor, old: torch.Tensor) -> torch.Tensor:

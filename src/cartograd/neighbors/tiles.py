@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -45,14 +44,14 @@ class Side:
 
 
 class Tiles:
-    """All tiles of a search, in rising order of the rows of `data` for every query.
+    """All tiles of a search: blocks of queries against blocks of rows.
 
     Parameters
     ----------
     data : Rows
         The rows searched.
     metric : Metric
-        How distances are measured. A symmetric one visits each pair of blocks of `data` only once.
+        How distances are measured.
     queries : Rows or None
         Rows whose neighbours are sought; None for those of `data`.
     own : torch.Tensor or None
@@ -62,24 +61,18 @@ class Tiles:
     def __init__(self, data: Rows, metric: Metric, queries: Rows | None, own: torch.Tensor | None) -> None:
         self.data, self.metric, self.own = data, metric, own
         self.queries = data if queries is None else queries
-        self.half = queries is None and metric.symmetric
+        self.within = queries is None
         self.centre = middle(data) if metric.centred else None
         self.size = tile_rows(data.width, data.device)
 
-    def __len__(self) -> int:
-        across = -(-self.data.count // self.size)
-        return across * (across + 1) // 2 if self.half else across * -(-self.queries.count // self.size)
+    def starts(self, rows: Rows, first: int = 0) -> range:
+        """Where the blocks of `rows` begin."""
+        return range(first, rows.count, self.size)
 
-    def __iter__(self) -> Iterator[tuple[Side, Side, bool]]:
-        """Pairs of sides, and whether the tile also serves the rows of the second side."""
-        for a in self._sides(self.queries, 0):
-            for b in self._sides(self.data, a.start if self.half else 0):
-                yield a, b, self.half and b.start > a.start
-
-    def _sides(self, rows: Rows, first: int) -> Iterator[Side]:
-        for start in range(first, rows.count, self.size):
-            stop = min(start + self.size, rows.count)
-            yield Side(rows, start, stop, self.moved(rows.block(start, stop)))
+    def side(self, rows: Rows, start: int) -> Side:
+        """One block."""
+        stop = min(start + self.size, rows.count)
+        return Side(rows, start, stop, self.moved(rows.block(start, stop)))
 
     def moved(self, values: torch.Tensor) -> torch.Tensor:
         """Values about the centre, where the metric wants that."""

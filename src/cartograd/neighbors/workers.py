@@ -1,13 +1,16 @@
 """Many small pieces of work on all cores.
 
 torch's own threads split each single operation and wait for each other after it; for tiles of a few hundred rows, and
-whenever a core is busy with something else, they mostly wait. Here whole pieces go to different threads, each of which
-computes on its own. How a piece is computed does not depend on how many threads there are, and results come in order.
+whenever a core is busy with something else, they mostly wait. During a search they are therefore off, and whole pieces
+go to different threads instead, each of which computes on its own. How a piece is computed then depends neither on
+the number of threads nor on what other threads do, so a search gives the same bits with any number of them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -16,19 +19,39 @@ import torch
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Map = Callable[[Callable[[Item], Result], Iterable[Item]], Iterable[Result]]
+
+_pool: contextvars.ContextVar[ThreadPoolExecutor | None] = contextvars.ContextVar("cartograd_neighbors", default=None)
+_lock = threading.Lock()
+_searches = 0
+_threads = 1
 
 
 @contextlib.contextmanager
-def workers(device: torch.device) -> Iterator[Map[Item, Result]]:
-    """A function like ``map`` that works on as many threads as torch would use; on a GPU ``map`` itself."""
-    if device.type != "cpu":
-        yield map
+def all_cores(device: torch.device) -> Iterator[None]:
+    """Let `spread` use as many threads as torch was told to use; nothing on a GPU."""
+    global _searches, _threads
+    if device.type != "cpu" or _pool.get() is not None:
+        yield
         return
-    threads = torch.get_num_threads()
+    with _lock:  # a search that begins in another thread meanwhile would read the 1 set below
+        if _searches == 0:
+            _threads = torch.get_num_threads()
+        _searches += 1
+        threads = _threads
     pool = ThreadPoolExecutor(threads, "cartograd-neighbors", initializer=torch.set_num_threads, initargs=(1,))
+    token = _pool.set(pool)
+    torch.set_num_threads(1)
     try:
-        yield pool.map
+        yield
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-        torch.set_num_threads(threads)  # the threads above have changed what new ones begin with
+        _pool.reset(token)
+        with _lock:
+            _searches -= 1
+            torch.set_num_threads(threads)
+
+
+def spread(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterable[Result]:
+    """``map(function, items)``, inside `all_cores` on all of them; results in the order of the items."""
+    pool = _pool.get()
+    return map(function, items) if pool is None else pool.map(function, items)
