@@ -36,7 +36,7 @@ def metric_of(function: Distance, sample: torch.Tensor) -> Metric:
     def pairs(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.stack([tile(a[i : i + 1], b[i : i + 1])[0, 0] for i in range(len(a))])
 
-    return Metric(name, tile, lambda raw: raw, pairs, parallel=False)
+    return Metric(name, tile, lambda raw: raw, pairs, symmetric=False, parallel=False)
 
 
 def _recognise(function: Distance, sample: torch.Tensor, name: str) -> Tile:

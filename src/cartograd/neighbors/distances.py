@@ -47,6 +47,8 @@ class Metric:
         Whether `tile` loses digits on data far from the origin, and so wants them moved there.
     unit : bool, default=False
         Whether it is computed on rows divided by their length.
+    symmetric : bool, default=True
+        Whether ``d(x, y) = d(y, x)``.
     parallel : bool, default=True
         Whether it may be called from several threads at once.
     degree : int, default=0
@@ -60,6 +62,7 @@ class Metric:
     slack: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
     centred: bool = False
     unit: bool = False
+    symmetric: bool = True
     parallel: bool = True
     degree: int = 0
 
