@@ -15,15 +15,17 @@ from cartograd.metrics import knn_label_accuracy, silhouette_score, trustworthin
 DATA = Path(os.environ.get("CARTOGRAD_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FILE = DATA / "fashion_mnist.npz"
 pytestmark = pytest.mark.skipif(not FILE.exists(), reason=f"no {FILE}; set CARTOGRAD_DATA to the folder of the data")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 
 MEASURED = """
-import resource, sys, numpy
+import sys, numpy
 from cartograd.metrics import trustworthiness
 count = int(sys.argv[2])
 X = numpy.load(sys.argv[1])["X"][:count].astype("float32") / 255
 Z = numpy.stack([X[:, :392].mean(1), X[:, 392:].mean(1)], axis=1)
 score = trustworthiness(X, Z, k=15)
-print(repr(score), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+status = open("/proc/self/status").read()  # ru_maxrss would remember the parent's peak
+print(repr(score), int(status.split("VmHWM:")[1].split()[0]) * 1024)
 """
 
 
@@ -56,12 +58,14 @@ def test_one_neighbour_finds_the_class_as_often_as_the_data_set_says():
     assert 0.78 < knn_label_accuracy(X, y, k=1) < 0.85  # 0.850 among all 70,000
 
 
-def test_trustworthiness_of_20000_in_half_of_a_matrix_of_all_pairs():
+@linux
+def test_trustworthiness_of_20000_in_a_third_of_a_matrix_of_all_pairs():
     score, peak = score_and_peak(20_000)
     assert 0.5 < score < 1
-    assert peak < 20_000**2 * 8 // 2, f"{peak / 2**30:.2f} GiB"  # of which 0.5 GiB is torch and the data
+    assert peak < 1 << 30, f"{peak / 2**30:.2f} GiB"  # seen: 0.34 for torch and the data, 0.49 in all
 
 
+@linux
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_trustworthiness_of_70000_in_under_3_gib():
