@@ -41,6 +41,22 @@ class VjpError(CartogradError, RuntimeError):
     """A gradient rule returned a value that does not fit the input it is for."""
 
 
+class CheckpointError(CartogradError, RuntimeError):
+    """A checkpointed function did something else when it was run again."""
+
+
+class BudgetError(CartogradError, MemoryError):
+    """A memory budget is too small for a computation; `smallest` is the least number of bytes that would do."""
+
+    def __init__(self, message: str, smallest: int = 0) -> None:
+        super().__init__(message)
+        self.smallest = smallest
+
+
+class CaptureError(CartogradError, RuntimeError):
+    """A step cannot be captured: what it does depends on the values it computes, or on something that changed."""
+
+
 class AnomalyError(CartogradError, RuntimeError):
     """A NaN or an Inf appeared while `detect_anomaly` was on."""
 
@@ -67,3 +83,31 @@ class InputError(CartogradError, ValueError):
 
 class MissingExtraError(CartogradError, ImportError):
     """An optional package is needed, and an extra of cartograd that brings it is not installed."""
+
+
+class DivergedError(CartogradError, RuntimeError):
+    """A layout met NaN or infinity; ``embedding`` is the last finite map, or None."""
+
+    def __init__(self, message: str, embedding: object = None) -> None:
+        super().__init__(message)
+        self.embedding = embedding
+
+
+class MemoryBudgetError(CartogradError, MemoryError):
+    """What was asked for needs more memory than the machine has free."""
+
+
+class FileAbsentError(CartogradError, FileNotFoundError):
+    """A file or folder that was named does not exist."""
+
+
+class FileAccessError(CartogradError, OSError):
+    """A file could not be opened, read or written: permissions, a full disk, a folder in the way."""
+
+
+class DataFileError(CartogradError, ValueError):
+    """A file is not the table, array or image it should be."""
+
+
+class ModelFileError(CartogradError, ValueError):
+    """A model cannot be saved, or a file is not a whole model that this version can load."""

@@ -6,6 +6,7 @@ The same on every device, for any number of threads, and whatever else the proce
 
 from __future__ import annotations
 
+import math
 import zlib
 
 import torch
@@ -23,12 +24,25 @@ def stream(seed: int, purpose: str, step: int = 0) -> int:
 
 def uniform(key: int, shape: tuple[int, ...], device: torch.device, first: int = 0) -> torch.Tensor:
     """float64 numbers of the stream from its number `first` on, at least 0 and below 1, with 53 random bits."""
-    total = 1
-    for length in shape:
-        total *= length
-    counter = torch.arange(first + 1, first + 1 + total, dtype=torch.int64, device=device)
-    bits = _hash(counter * _signed(_WEYL) + _signed(key))
-    return (_shifted(bits, 11).to(torch.float64) * 2.0**-53).reshape(shape)
+    total = math.prod(shape)
+    return at(key, torch.arange(first, first + total, dtype=torch.int64, device=device)).reshape(shape)
+
+
+def at(key: int, places: torch.Tensor) -> torch.Tensor:
+    """The numbers of the stream at these places (int64), as `uniform` gives them."""
+    return _shifted(hashed(key, places), 11).to(torch.float64) * 2.0**-53
+
+
+def hashed(key: int, places: torch.Tensor) -> torch.Tensor:
+    """64 random bits for each of these places (int64) of the stream."""
+    return _hash((places + 1) * _signed(_WEYL) + _signed(key))
+
+
+def normal(key: int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    """float64 numbers of the standard normal distribution (Box and Muller)."""
+    total = math.prod(shape)
+    first, second = uniform(key, (2, total), device)
+    return (torch.sqrt(-2 * torch.log1p(-first)) * torch.cos(2 * math.pi * second)).reshape(shape)
 
 
 def integers(key: int, high: torch.Tensor | int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:

@@ -15,7 +15,9 @@ TOLERANCE = 1e-5
 CHUNK_ELEMENTS = 1 << 19
 
 
-def smooth_distances(distances: torch.Tensor, local_connectivity: float) -> tuple[torch.Tensor, torch.Tensor]:
+def smooth_distances(
+    distances: torch.Tensor, local_connectivity: float, overall: float | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     r"""Each row's reach :math:`\rho_i` and width :math:`\sigma_i`.
 
     .. math:: \sum_j \exp(-\max(d_{ij} - \rho_i, 0) / \sigma_i) = \log_2(k)
@@ -31,6 +33,8 @@ def smooth_distances(distances: torch.Tensor, local_connectivity: float) -> tupl
         (n, k - 1), to the nearest other rows, rising.
     local_connectivity : float
         Which neighbour is certainly connected.
+    overall : float, default=None
+        The mean of all distances; None for that of the ones given.
 
     Returns
     -------
@@ -40,10 +44,11 @@ def smooth_distances(distances: torch.Tensor, local_connectivity: float) -> tupl
     k = distances.shape[1] + 1
     step = max(1, (CHUNK_ELEMENTS if distances.device.type == "cpu" else 1 << 26) // k)
     # a running sum, since a plain one is added in another order by another number of threads
-    overall = torch.cumsum(distances.sum(1, dtype=torch.float64), 0)[-1] / (len(distances) * k)
+    total = torch.cumsum(distances.sum(1, dtype=torch.float64), 0)[-1] / (len(distances) * k)
+    mean = total if overall is None else torch.full_like(total, overall)
     reach, width = [], []
     for part in distances.split(step):
-        rho, sigma = _smooth_chunk(part.to(torch.float64), local_connectivity, overall)
+        rho, sigma = _smooth_chunk(part.to(torch.float64), local_connectivity, mean)
         reach.append(rho)
         width.append(sigma)
     return torch.cat(reach), torch.cat(width)

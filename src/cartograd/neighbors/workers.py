@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -54,4 +54,6 @@ def all_cores(device: torch.device) -> Iterator[None]:
 def spread(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterable[Result]:
     """``map(function, items)``, inside `all_cores` on all of them; results in the order of the items."""
     pool = _pool.get()
-    return map(function, items) if pool is None else pool.map(function, items)
+    if pool is None or (isinstance(items, Sized) and len(items) == 1):  # another thread would only be waited for
+        return map(function, items)
+    return pool.map(function, items)

@@ -1,0 +1,9 @@
+"""Maps: estimators that place the rows of a data set in a few dimensions."""
+
+from cartograd.embedding.base import AffinityMatcher as AffinityMatcher
+from cartograd.embedding.infotsne import InfoTSNE as InfoTSNE
+from cartograd.embedding.largevis import LargeVis as LargeVis
+from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding as NegativeSamplingNeighborEmbedding
+from cartograd.embedding.neighbor import NeighborEmbedding as NeighborEmbedding
+from cartograd.embedding.pca import PCA as PCA
+from cartograd.embedding.umap import UMAP as UMAP

@@ -1,0 +1,324 @@
+"""`AffinityMatcher`: rows, their affinity, a start, and steps until the map's affinity matches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import torch
+
+from cartograd.affinity import checks
+from cartograd.embedding import loop, matching
+from cartograd.embedding.degenerate import disc_of_equal_rows
+from cartograd.embedding.estimator import Estimator, at_least_two_rows, detached
+from cartograd.embedding.memory import refuse_if_too_large
+from cartograd.embedding.optimisers import check_options, learning_rate, optimiser_class, scheduler_class
+from cartograd.embedding.placement import Placement, mean_of_neighbours, place
+from cartograd.embedding.report import Report
+from cartograd.embedding.source import Source, make_source, searchable
+from cartograd.embedding.start import check_start, starting_points
+from cartograd.engine import Tensor
+from cartograd.errors import OptionError, UnsupportedError
+from cartograd.neighbors import Graph
+from cartograd.neighbors.intake import Given
+from cartograd.neighbors.rows import Rows
+from cartograd.neighbors.searching import seed_of
+from cartograd.neighbors.workers import all_cores
+
+Callback = Callable[[int, Any, float], Any]
+
+
+@dataclass(eq=False, repr=False)
+class AffinityMatcher(Estimator):
+    r"""A map whose affinity matches that of the data, by gradient descent.
+
+    .. math:: \min_Z \; L(P, Q(Z)), \qquad L = \sum_{ij} (P_{ij} - Q_{ij})^2 \;\text{or}\; -\sum_{ij} P_{ij} \log Q_{ij}
+
+    The base of all neighbour embeddings, and usable alone: P and Q are any two affinities of `cartograd.affinity`. The
+    loss is written with Tensors and differentiated by the engine.
+
+    Parameters
+    ----------
+    affinity_in : object or "precomputed", default=None
+        P: called with the rows, gives a matrix or a `Graph`; "precomputed": the data are P itself.
+    affinity_out : object, default=None
+        Q: called with the map, a `Tensor`.
+    kwargs_affinity_out : dict, default=None
+        Keyword arguments of that call.
+    loss_fn : str, default="square_loss"
+        "square_loss" or "cross_entropy_loss".
+    kwargs_loss : dict, default=None
+        Keyword arguments of the loss.
+    optimizer : str or class, default="Adam"
+        An optimiser of ``torch.optim``.
+    optimizer_kwargs : dict, default=None
+        Its keyword arguments.
+    lr : float or "auto", default=1.0
+        The learning rate.
+    scheduler : str or class, default=None
+        A scheduler of ``torch.optim.lr_scheduler``.
+    scheduler_kwargs : dict, default=None
+        Its keyword arguments.
+    min_grad_norm : float, default=1e-7
+        The fit ends where the gradient's norm is below this.
+    max_iter : int, default=1000
+        Steps at most.
+    init : str or array-like, default="pca"
+        The start: "pca", "spectral", "normal", "hyperbolic", or an array (n, n_components).
+    init_scaling : float, default=1e-4
+        The standard deviation of the start's first coordinate; None to take the start as it is.
+    check_interval : int, default=50
+        Steps between looks at the gradient's norm and the loss, and between callbacks.
+    backend : str or FaissConfig, default=None
+        How neighbours are searched, see `cartograd.neighbors.search`; None for "auto".
+    compile : bool, default=False
+        Whether pieces of the step are compiled by ``torch.compile``.
+    process_duplicates : bool, default=True
+        Whether equal rows are taken as one, and share one place.
+    callbacks : sequence of callables, default=None
+        Called with (step, embedding, loss) every `check_interval` steps; one that returns True ends the fit.
+    n_components, device, verbose, random_state
+        See `Estimator`.
+
+    Attributes
+    ----------
+    embedding_ : (n, n_components)
+        The map, of the kind of the data.
+    loss_ : list of float
+        The loss at every `check_interval` steps.
+    n_iter_ : int
+        How many steps were taken.
+    report_ : dict
+        Sizes, choices, seconds by phase.
+    """
+
+    affinity_in: Any = None
+    _: KW_ONLY
+    affinity_out: Any = None
+    kwargs_affinity_out: dict[str, Any] | None = None
+    loss_fn: str = "square_loss"
+    kwargs_loss: dict[str, Any] | None = None
+    optimizer: Any = "Adam"
+    optimizer_kwargs: Any = None
+    lr: Any = 1.0
+    scheduler: Any = None
+    scheduler_kwargs: Any = None
+    min_grad_norm: float = 1e-7
+    max_iter: int = 1000
+    init: Any = "pca"
+    init_scaling: float | None = 1e-4
+    check_interval: int = 50
+    backend: Any = None
+    compile: bool = False
+    process_duplicates: bool = True
+    callbacks: Sequence[Callback] | None = None
+
+    _use_closed_form_gradients = True
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Make a map of the rows of X.
+
+        Parameters
+        ----------
+        X : array-like, (n, d)
+            NumPy, torch, list, pandas or polars frame, ``scipy`` CSR, ``numpy.memmap`` or ``DataLoader``.
+        y : array-like, (n,), default=None
+            Labels, for methods that use them.
+        """
+        self.fit_transform(X, y)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Make a map of the rows of X and return it, (n, n_components), of the kind and on the device of X."""
+        self._check_parameters()
+        given = self._read(X, reset=True)
+        at_least_two_rows(given, type(self).__name__)
+        self._check_data(given, y)
+        with all_cores(given.rows.device):
+            self._fit(given, y)
+        return self.embedding_
+
+    def transform(self, X: Any) -> Any:
+        """Places of new rows in the fitted map, which stays as it is.
+
+        A row of the training set comes back at its fitted place. The place of another depends on that row alone, not on
+        which others are given with it.
+        """
+        given = self._read(X, reset=False)
+        with all_cores(given.rows.device):
+            return detached(place(self, given.rows), given)
+
+    def _fit(self, given: Given, y: Any) -> None:
+        self.report_ = Report(method=type(self).__name__, n=given.rows.count, d=given.rows.width)
+        self._seed = seed_of(self.random_state)
+        self._given = given
+        with self.report_.phase("duplicates"):
+            source = make_source(given.rows, self._metric(), self._merges())
+        if source.n == 1:
+            layout = disc_of_equal_rows(given.rows, self.n_components, self._seed)
+            self._finish(source, layout, layout[:1])
+            return
+        refuse_if_too_large(self, source)
+        self._source = source
+        self.on_affinity_computation_start()
+        self.affinity_in_ = self._affinity(source, y)
+        self.on_affinity_computation_end()
+        with self.report_.phase("start"):
+            self._layout = self._start(source)
+        self._optimise()
+        self._finish(source, None, self._layout)
+
+    def _optimise(self) -> None:
+        self.n_iter_ = 0
+        self.loss_: list[float] = []
+        with self.report_.phase("layout"):
+            loop.run(self)
+
+    def _finish(self, source: Source, layout: torch.Tensor | None, places: torch.Tensor) -> None:
+        """Keep what transform needs, drop what only the fit needed."""
+        if layout is None:
+            layout = places if source.distinct is None else places[source.distinct.inverse]
+            self._placement = Placement(source, places.detach(), *self._kept())
+        else:
+            self._placement = Placement(source, places.detach())
+            self.n_iter_, self.loss_ = 0, []
+        self.embedding_ = self._shown(layout)
+        self.is_fitted_ = True
+        for name in ("_layout", "_given", "_source", "optimizer_", "scheduler_", *self._buffers()):
+            self.__dict__.pop(name, None)
+
+    def clear_memory(self) -> None:
+        """Drop the affinity, which transform does not need."""
+        self.__dict__.pop("affinity_in_", None)
+
+    # what a method may say otherwise
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that cannot be right, before any work."""
+        self._check_components()
+        checks.count(self.max_iter, "max_iter")
+        checks.count(self.check_interval, "check_interval")
+        checks.number(self.min_grad_norm, "min_grad_norm", 0.0)
+        check_start(self.init, None, self.n_components)
+        chosen = optimiser_class(self.optimizer)
+        learning_rate(self._learning_rate(), chosen, 2, 1.0)
+        check_options(self.optimizer_kwargs, "optimizer_kwargs")
+        check_options(self.scheduler_kwargs, "scheduler_kwargs")
+        if self.scheduler is not None:
+            scheduler_class(self.scheduler)
+        for callback in self.callbacks or ():
+            if not callable(callback):
+                raise UnsupportedError(f"callbacks must be functions of (step, embedding, loss), got {callback!r}")
+        seed_of(self.random_state)
+        self._check_affinities()
+
+    def _check_affinities(self) -> None:
+        if self.affinity_in is None or (isinstance(self.affinity_in, str) and self.affinity_in != "precomputed"):
+            raise OptionError(f'affinity_in must be an affinity or "precomputed", got {self.affinity_in!r}')
+        if type(self) is AffinityMatcher and self.affinity_out is None:
+            raise OptionError("affinity_out must be an affinity of the map, such as StudentAffinity(), got None")
+        checks.choice(self.loss_fn, "loss_fn", tuple(matching.LOSSES))
+
+    def _check_data(self, given: Given, y: Any) -> None:
+        """Refuse data that do not fit the parameters, before any work."""
+        check_start(self.init, given.rows.count, self.n_components)
+
+    def _learning_rate(self) -> Any:
+        return self.lr
+
+    def _metric(self) -> Any:
+        return "precomputed" if self.affinity_in == "precomputed" else getattr(self.affinity_in, "metric", "euclidean")
+
+    def _merges(self) -> bool:
+        return self.process_duplicates
+
+    def _affinity(self, source: Source, y: Any) -> Any:
+        """P of the rows."""
+        with self.report_.phase("affinities"):
+            rows = searchable(source.rows)
+            return matching.given_affinity(rows) if self.affinity_in == "precomputed" else self.affinity_in(rows)
+
+    def _start(self, source: Source) -> torch.Tensor:
+        graph = self.affinity_in_ if isinstance(self.affinity_in_, Graph) else None
+        rows = None if source.metric == "precomputed" else source.rows
+        init = self.init
+        if not isinstance(init, str) and source.distinct is not None:
+            init = torch.as_tensor(init)[source.distinct.first]
+        points = starting_points(init, self.init_scaling, rows, graph, source.n, self.n_components, self._seed)
+        return points.to(device=source.rows.device, dtype=self._precision(source)).contiguous()
+
+    def _precision(self, source: Source) -> torch.dtype:
+        return source.rows.dtype
+
+    def _phase_length(self, step: int) -> int:
+        return self.max_iter - step
+
+    def _before_step(self, step: int) -> None:
+        """What changes with the step: phases, negatives."""
+        if step == 0:
+            loop.begin_phase(self, self._phase_length(0))
+
+    def _may_stop(self) -> bool:
+        return True
+
+    def _kept(self) -> tuple[Any, ...]:
+        return (min(5, self._source.n),)
+
+    def _place(self, rows: Rows, keys: torch.Tensor) -> torch.Tensor:
+        """Places of rows that were not in the training set, (m, n_components): the mean of the nearest, by 1 / d."""
+        fitted = self._placement
+        if self.affinity_in == "precomputed":
+            return mean_of_neighbours(fitted.places, *matching.all_columns(rows, fitted.places.dtype))
+        indices, distances = fitted.source.neighbours_of(rows, fitted.k, self.backend, fitted.seed)
+        nearest = distances[:, :1].clamp(min=torch.finfo(distances.dtype).tiny)
+        weights = (nearest / torch.maximum(distances, nearest)).to(fitted.places.dtype)
+        return mean_of_neighbours(fitted.places, indices, weights)
+
+    def _memory(self, n: int, d: int, size: int) -> tuple[float, str]:
+        """Bytes that the fit of n rows of d columns will take, and what to do where they are too many."""
+        return n * n * (size + 8.0) * 3, "use a neighbour embedding with a sparse affinity, or fewer rows"
+
+    def _buffers(self) -> tuple[str, ...]:
+        """Attributes that only the fit needs."""
+        return ()
+
+    def _gradient(self) -> torch.Tensor:
+        """The gradient of the loss at the layout, by the engine."""
+        self.embedding_ = Tensor(self._layout, requires_grad=True)
+        loss = self._compute_loss()
+        loss.backward()
+        self._last_loss = float(loss)
+        gradient = self.embedding_.grad
+        return torch.zeros_like(self._layout) if gradient is None else gradient.data
+
+    def _compute_loss(self) -> Any:
+        """The loss of the map ``self.embedding_``, a Tensor; to be written anew for another loss."""
+        Q = self.affinity_out(self.embedding_, **(self.kwargs_affinity_out or {}))
+        return matching.LOSSES[self.loss_fn](self.affinity_in_, Q, **(self.kwargs_loss or {}))
+
+    def _loss_now(self) -> float:
+        """The loss at the layout, for the history."""
+        return self._last_loss
+
+    def _bad_term(self) -> str:
+        return "gradient of the loss"
+
+    def _shown(self, layout: torch.Tensor) -> Any:
+        """A layout of the different rows (or all) as users see it: all rows, of the kind of the data, a copy."""
+        distinct = self._source.distinct if hasattr(self, "_source") else None
+        if distinct is not None and len(layout) == len(distinct.first) < len(distinct.inverse):
+            layout = layout[distinct.inverse]
+        return detached(layout.clone(), self._given)
+
+    def on_affinity_computation_start(self) -> None:
+        """Called before the affinity is computed; empty, for subclasses."""
+
+    def on_affinity_computation_end(self) -> None:
+        """Called when ``affinity_in_`` is there; empty, for subclasses."""
+
+    def on_training_step_start(self) -> None:
+        """Called before each step; empty, for subclasses."""
+
+    def on_training_step_end(self) -> None:
+        """Called after each step; empty, for subclasses."""

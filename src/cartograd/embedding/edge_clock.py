@@ -1,0 +1,71 @@
+r"""Which edges act at which step: an edge acts in proportion to its weight, at exact periods.
+
+Edge e with weight w has the rate :math:`r = w / w_{\max}` and acts at step t (from 0) where
+
+.. math:: \lfloor (t + 1) r \rfloor > \lfloor t r \rfloor
+
+that is, once in every 1 / r steps (umap-learn's epochs per sample), without any state to carry from step to step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from cartograd.neighbors import Graph
+
+PIECE_EDGES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The edges of some consecutive rows.
+
+    Parameters
+    ----------
+    start, stop : int
+        The rows.
+    first : int
+        The number of their first edge among all edges.
+    rows, columns : torch.Tensor
+        (e,) int64, the ends of each edge.
+    rates : torch.Tensor
+        (e,) float64.
+    """
+
+    start: int
+    stop: int
+    first: int
+    rows: torch.Tensor
+    columns: torch.Tensor
+    rates: torch.Tensor
+
+    def acting(self, step: int) -> torch.Tensor:
+        """Which edges of the piece act at this step, (a,) int64, rising."""
+        return torch.nonzero(torch.floor((step + 1) * self.rates) > torch.floor(step * self.rates))[:, 0]
+
+    def row_sums(self, values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Sums of values (a, c) by their rows (rising), each from left to right, (stop - start, c)."""
+        counts = torch.bincount(rows - self.start, minlength=self.stop - self.start)
+        offsets = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)])
+        return torch.segment_reduce(values, "sum", offsets=offsets, axis=0, initial=0.0)
+
+
+def clock(graph: Graph, steps: int) -> list[Piece]:
+    """The edges of a symmetric graph in pieces, without those that would not act once in that many steps."""
+    rates = graph.weights.to(torch.float64)
+    rates = rates / rates.max() if len(rates) else rates
+    kept = torch.floor(rates * steps) >= 1
+    rows, columns, rates = graph.rows()[kept], graph.indices[kept], rates[kept]
+    indptr = torch.cat([rows.new_zeros(1), torch.cumsum(torch.bincount(rows, minlength=graph.n), 0)])
+    pieces = []
+    start = 0
+    while start < graph.n:
+        reach = int(indptr[start]) + PIECE_EDGES
+        stop = max(start + 1, int(torch.searchsorted(indptr, torch.tensor(reach, device=rows.device), right=True)) - 1)
+        stop = min(stop, graph.n)
+        edges = slice(int(indptr[start]), int(indptr[stop]))
+        pieces.append(Piece(start, stop, edges.start, rows[edges], columns[edges], rates[edges]))
+        start = stop
+    return pieces

@@ -1,0 +1,92 @@
+"""What every estimator shares: scikit-learn's contract, input of any kind, output of the same kind.
+
+Parameters are the fields of a dataclass: its constructor stores them untouched, lists them in its signature, and
+refuses keywords it does not know. A subclass changes a default by declaring the field again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import _check_feature_names, check_is_fitted
+
+from cartograd.affinity import checks
+from cartograd.errors import InputError
+from cartograd.neighbors import validate
+from cartograd.neighbors.intake import Given, intake
+from cartograd.neighbors.tiles import tile_rows
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """The base of all estimators.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimensions of the map.
+    device : torch.device or str, default="auto"
+        Where to compute; "auto" for where the data are.
+    verbose : bool, default=False
+        Whether to show progress bars, where standard error is a terminal.
+    random_state : int, numpy.random.RandomState or numpy.random.Generator, default=None
+        Seed of all that is random; None for a fixed one. The same seed gives the same bits at any thread count.
+    """
+
+    n_components: int = 2
+    device: Any = "auto"
+    verbose: bool = False
+    random_state: Any = None
+
+    def _read(self, X: Any, *, reset: bool) -> Given:
+        """X as rows, checked: shape, kind of numbers, NaN and infinity; with `reset` its columns are remembered."""
+        given = intake(X, "X", None if self.device in (None, "auto") else self.device)
+        if not reset:
+            self._check_width(given)
+        if given.sparse is None:
+            validate.scan(given.rows, "X", tile_rows(given.rows.width))
+        else:
+            validate.scan_sparse(given.sparse, "X")
+        _check_feature_names(self, X, reset=reset)
+        if reset:
+            self.n_features_in_ = given.rows.width
+            self.n_samples_in_ = given.rows.count
+        return given
+
+    def _check_width(self, given: Given) -> None:
+        check_is_fitted(self)
+        if given.rows.width != self.n_features_in_:
+            raise InputError(
+                f"X has {given.rows.width} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                "features as input; give the columns it was fitted with, in the same order"
+            )
+
+    def _check_components(self) -> int:
+        return checks.count(self.n_components, "n_components")
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.embedding_.shape[1]) if hasattr(self, "embedding_") else self.n_components
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return getattr(self, "is_fitted_", False)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def at_least_two_rows(given: Given, what: str) -> None:
+    """Refuse a single row: there is nothing to compare it with."""
+    if given.rows.count < 2:
+        raise InputError(f"{what} needs at least 2 rows, got 1 sample (shape={(given.rows.count, given.rows.width)})")
+
+
+def detached(values: torch.Tensor, given: Given) -> Any:
+    """`values` in the precision and of the kind of the data given, without history."""
+    return given.answer(values.detach().to(given.rows.dtype))

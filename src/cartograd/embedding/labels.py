@@ -1,0 +1,37 @@
+"""Labels of a supervised map: any kind made into numbers, unknown ones into -1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import torch
+
+from cartograd.affinity import categorical_intersection
+from cartograd.affinity.supervised import far_distance
+from cartograd.errors import InputError
+from cartograd.neighbors import Graph
+
+
+def known_labels(y: Any, n: int) -> torch.Tensor:
+    """The class of each row as a number, (n,) int64; -1 where it is unknown: -1, None or NaN."""
+    values = y.detach().cpu().numpy() if hasattr(y, "detach") else numpy.asarray(y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.shape != (n,):
+        raise InputError(f"y must have one label for each of the {n} rows, got shape {values.shape}")
+    if values.dtype.kind in "biu":
+        unknown = values.astype(numpy.int64) == -1
+    elif values.dtype.kind == "f":
+        unknown = numpy.isnan(values) | (values == -1)
+    else:
+        unknown = numpy.array([one is None or one != one or one == -1 for one in values.tolist()])
+    codes = numpy.full(n, -1, dtype=numpy.int64)
+    known = values[~unknown]
+    codes[~unknown] = numpy.unique(known.astype(str) if values.dtype == object else known, return_inverse=True)[1]
+    return torch.from_numpy(codes)
+
+
+def intersected(graph: Graph, labels: torch.Tensor, target_weight: float) -> Graph:
+    """The graph with edges between different classes weakened, as umap-learn weakens them."""
+    return categorical_intersection(graph, labels.to(graph.device), far_dist=far_distance(target_weight))

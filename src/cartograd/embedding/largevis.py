@@ -1,0 +1,89 @@
+"""LargeVis: a likelihood of edges, against sampled pairs that are none."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+import torch
+
+from cartograd.embedding.entropic_input import EntropicInput
+from cartograd.embedding.graph_forces import RowPieces
+from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
+from cartograd.embedding.sampled_forces import push_both_ends
+
+
+@dataclass(eq=False, repr=False)
+class LargeVis(EntropicInput, NegativeSamplingNeighborEmbedding):
+    r"""LargeVis (Tang, Liu, Zhang and Mei, 2016).
+
+    .. math:: \min_Z \; -\lambda \sum_{ij} P_{ij} \log p_{ij}
+        - \frac{\rho}{n} \sum_i \sum_{j \in \mathrm{Neg}(i)} \log(1 - p_{ij}), \qquad p_{ij} = \frac{1}{2 + s_{ij}}
+
+    with :math:`s_{ij} = |z_i - z_j|^2`, so p is q / (1 + q) of a Student kernel q. P is the symmetric entropic
+    affinity; the negatives are drawn anew at every step.
+
+    Parameters
+    ----------
+    perplexity : float, default=30.0
+        The number of neighbours each row is effectively similar to.
+    sparsity : bool, default=True
+        Whether only the three times `perplexity` nearest rows are looked at; otherwise all.
+    n_negatives : int, default=5
+        Points drawn for each row at each step.
+    max_iter : int, default=1000
+        Steps.
+    max_iter_affinity : int, default=100
+        Has no effect: the bandwidths are found to full precision.
+    scheduler : str or class, default="LinearLR"
+        How the learning rate falls: to 0 over the steps.
+    lr, discard_NNs, early_exaggeration_coeff, early_exaggeration_iter, repulsion_strength, metric, precomputed_knn
+        See `NegativeSamplingNeighborEmbedding`.
+    optimizer, optimizer_kwargs, scheduler_kwargs, init, init_scaling, check_interval, backend, callbacks, n_components
+        See `AffinityMatcher`.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> X = numpy.random.RandomState(0).rand(40, 5)
+    >>> LargeVis(perplexity=5, max_iter=20, n_negatives=5).fit_transform(X).shape
+    (40, 2)
+    """
+
+    perplexity: float = 30.0
+    _: KW_ONLY
+    sparsity: bool | None = True
+    n_negatives: int | None = 5
+    max_iter: int = 1000
+    max_iter_affinity: int = 100
+    scheduler: Any = "LinearLR"
+    affinity_in: Any = field(default=None, init=False)
+
+    def _compute_attractive_loss(self) -> Any:
+        P, Z = self.affinity_in_, self.embedding_
+        s = ((Z[P.rows()] - Z[P.indices]) ** 2).sum(1)
+        return (P.weights * torch.log(2 + s)).sum()
+
+    def _compute_repulsive_loss(self) -> Any:
+        s = self._sampled(self.embedding_)
+        return (torch.log(2 + s) - torch.log1p(s)).sum() / len(s)
+
+    def _compute_attractive_gradients(self) -> torch.Tensor:
+        if self._step == 0:
+            self._pieces = RowPieces.of(self.affinity_in_)
+        return self._pieces.pull(self._layout, self._pull)
+
+    def _compute_repulsive_gradients(self) -> torch.Tensor:
+        return push_both_ends(self._layout, self.neg_indices_, lambda s: -self._push(s) / len(self._layout))
+
+    def _buffers(self) -> tuple[str, ...]:
+        return (*super()._buffers(), "_pieces")
+
+    def _pull(self, s: torch.Tensor) -> torch.Tensor:
+        return 1 / (2 + s)
+
+    def _push(self, s: torch.Tensor) -> torch.Tensor:
+        return 1 / ((1 + s) * (2 + s))
+
+    def _push_on_new(self, s: torch.Tensor) -> torch.Tensor:
+        return self._push(s) * (int(self.n_negatives or 0) / s.shape[1])

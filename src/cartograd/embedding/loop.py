@@ -1,0 +1,112 @@
+"""The steps of a fit: gradient, optimiser, schedule; what is watched on the way, and how it ends."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from cartograd.embedding.optimisers import (
+    learning_rate,
+    make_optimiser,
+    make_scheduler,
+    optimiser_class,
+    optimiser_options,
+)
+from cartograd.errors import DivergedError
+
+if TYPE_CHECKING:
+    from cartograd.embedding.base import AffinityMatcher
+
+
+def begin_phase(model: AffinityMatcher, steps: int) -> None:
+    """A new optimiser and schedule for the next `steps` steps. Velocity starts anew: the forces are different ones."""
+    exaggeration = getattr(model, "early_exaggeration_coeff_", 1.0)
+    chosen = optimiser_class(model.optimizer)
+    model.lr_ = learning_rate(model._learning_rate(), chosen, len(model._layout), exaggeration)
+    options = optimiser_options(model.optimizer_kwargs, chosen, exaggeration)
+    model.optimizer_ = make_optimiser(model.optimizer, [model._layout], model.lr_, options)
+    model.scheduler_ = make_scheduler(model.scheduler, model.optimizer_, model.scheduler_kwargs, steps)
+
+
+def run(model: AffinityMatcher) -> None:
+    """All steps of the fit of `model`, whose `_layout` holds the starting points and is moved in place."""
+    bar = _bar(model)
+    try:
+        while model.n_iter_ < model.max_iter and not _step(model, bar):
+            pass
+    except KeyboardInterrupt:
+        warnings.warn(
+            f"interrupted after {model.n_iter_} of {model.max_iter} steps: the map is what was reached by then",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    finally:
+        bar.close()
+
+
+def _step(model: AffinityMatcher, bar: Any) -> bool:
+    """One step; True where the fit is over before its time."""
+    step = model.n_iter_
+    model._before_step(step)
+    model.on_training_step_start()
+    gradient = model._gradient()
+    watched = (step + 1) % model.check_interval == 0 or step + 1 == model.max_iter
+    if (watched or gradient.device.type == "cpu") and not math.isfinite(float(gradient.sum())):
+        raise diverged(model, gradient)
+    model._layout.grad = gradient
+    loss = model._loss_now() if watched else None
+    model.optimizer_.step()
+    if model.scheduler_ is not None:
+        model.scheduler_.step()
+    model.on_training_step_end()
+    model.n_iter_ = step + 1
+    bar.update()
+    return watched and _look(model, float(torch.linalg.vector_norm(gradient)), loss, bar)
+
+
+def _look(model: AffinityMatcher, norm: float, loss: float | None, bar: Any) -> bool:
+    """What happens every `check_interval` steps: history, callbacks, the test for the end."""
+    assert loss is not None
+    model.loss_.append(loss)
+    bar.set_postfix_str(f"loss {loss:.4g}", refresh=False)
+    stop = [callback(model.n_iter_, model._shown(model._layout), loss) for callback in model.callbacks or ()]
+    if norm < model.min_grad_norm and model._may_stop():
+        return True
+    return any(answer is True for answer in stop)
+
+
+def diverged(model: AffinityMatcher, gradient: torch.Tensor) -> DivergedError:
+    """The error for a gradient with NaN or infinity, with the step, the term and the row; holds the last finite map."""
+    place = model._layout
+    if not bool(torch.isfinite(place).all()):
+        row = int(torch.nonzero(~torch.isfinite(place).all(1))[0])
+        message = f"the map left all bounds at step {model.n_iter_}, row {row}: use a smaller lr than {model.lr_:g}"
+        return DivergedError(message, None)
+    row = int(torch.nonzero(~torch.isfinite(gradient).all(1))[0]) if not torch.isfinite(gradient).all() else 0
+    message = (
+        f"NaN or infinity in the {model._bad_term()} at step {model.n_iter_}, row {row} of the map; use a smaller lr "
+        f"than {model.lr_:g}, or check the weights of row {row} in the affinity"
+    )
+    return DivergedError(message, model._shown(place))
+
+
+class _NoBar:
+    """Stands in for a progress bar where none is wanted: the import of one costs more than a small fit."""
+
+    def update(self) -> None: ...
+
+    def set_postfix_str(self, text: str, refresh: bool = True) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _bar(model: AffinityMatcher) -> Any:
+    if not model.verbose:
+        return _NoBar()
+    from tqdm.auto import tqdm
+
+    name = f"{type(model).__name__} layout"
+    return tqdm(total=model.max_iter, desc=name, disable=None, leave=False)

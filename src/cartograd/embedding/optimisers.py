@@ -1,0 +1,106 @@
+"""Optimisers and schedules: torch's, by name or class, with the defaults that neighbour embeddings want."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+
+from cartograd.affinity import checks
+from cartograd.errors import OptionError, UnsupportedError
+
+MOMENTUM = 0.8
+EXAGGERATED_MOMENTUM = 0.5
+"""Momentum of SGD by phase, as in the original t-SNE: small while clusters form."""
+SMALLEST_AUTO_LR = 50.0
+
+
+def optimiser_class(optimizer: Any) -> type[torch.optim.Optimizer]:
+    """The class of an optimiser given by its name in ``torch.optim`` (or "RiemannianAdam"), or itself a class."""
+    if isinstance(optimizer, str):
+        if optimizer == "RiemannianAdam":
+            from cartograd.embedding.riemannian import RiemannianAdam
+
+            return RiemannianAdam
+        found = getattr(torch.optim, optimizer, None)
+        if not (inspect.isclass(found) and issubclass(found, torch.optim.Optimizer)):
+            raise OptionError(f"unknown optimizer {optimizer!r}: give a name in torch.optim, such as 'SGD' or 'Adam'")
+        return found
+    if inspect.isclass(optimizer) and issubclass(optimizer, torch.optim.Optimizer):
+        return optimizer
+    raise UnsupportedError(f"optimizer must be a name or a class of torch.optim, got {optimizer!r}")
+
+
+def learning_rate(lr: Any, optimizer: type[torch.optim.Optimizer], n: int, exaggeration: float) -> float:
+    r"""The learning rate of a phase: a number, or "auto".
+
+    For gradient descent :math:`\max(n / (4 \lambda), 50)`, lambda being the exaggeration (Belkina et al., 2019; the 4
+    is the factor that the gradient of t-SNE carries). Optimisers that scale gradients themselves take a step of about the
+    learning rate: 0.1 for them, 0.01 in the unit ball, where 1 is the rim.
+    """
+    if lr != "auto":
+        return checks.number(lr, "lr", 0.0, strict=True)
+    if issubclass(optimizer, torch.optim.SGD):
+        return max(n / exaggeration / 4.0, SMALLEST_AUTO_LR)
+    return 0.01 if optimizer.__name__ == "RiemannianAdam" else 0.1
+
+
+def optimiser_options(kwargs: Any, optimizer: type[torch.optim.Optimizer], exaggeration: float) -> dict[str, Any]:
+    """The keyword arguments of an optimiser: those given, or for "auto" the momentum of the phase."""
+    if kwargs is None:
+        return {}
+    if isinstance(kwargs, dict):
+        return dict(kwargs)
+    checks.choice(kwargs, "optimizer_kwargs", ("auto",))
+    if not issubclass(optimizer, torch.optim.SGD):
+        return {}
+    return {"momentum": EXAGGERATED_MOMENTUM if exaggeration > 1 else MOMENTUM}
+
+
+def make_optimiser(
+    optimizer: Any, parameters: list[torch.Tensor], lr: float, options: dict[str, Any]
+) -> torch.optim.Optimizer:
+    """The optimiser of the parameters, with a clear error where it does not know an option."""
+    chosen = optimiser_class(optimizer)
+    try:
+        return chosen(parameters, lr=lr, **options)  # type: ignore[call-arg]
+    except TypeError as error:
+        raise UnsupportedError(f"optimizer_kwargs={options} do not fit {chosen.__name__}: {error}") from None
+
+
+def make_scheduler(
+    scheduler: Any, optimiser: torch.optim.Optimizer, kwargs: Any, steps: int
+) -> torch.optim.lr_scheduler.LRScheduler | None:
+    """The scheduler of a phase of `steps` steps; `None` without one.
+
+    "LinearLR" without options of its own falls from the learning rate to 0 over the phase:
+    lr(t) = lr (1 - t / steps).
+    """
+    if scheduler is None:
+        return None
+    chosen = scheduler_class(scheduler)
+    options = dict(kwargs) if isinstance(kwargs, dict) else {}
+    if chosen is torch.optim.lr_scheduler.LinearLR and not options:
+        options = {"start_factor": 1.0, "end_factor": 0.0, "total_iters": max(steps, 1)}
+    try:
+        return chosen(optimiser, **options)
+    except TypeError as error:
+        raise UnsupportedError(f"scheduler_kwargs={options} do not fit {chosen.__name__}: {error}") from None
+
+
+def scheduler_class(scheduler: Any) -> type[torch.optim.lr_scheduler.LRScheduler]:
+    """The class of a scheduler given by its name in ``torch.optim.lr_scheduler``, or itself a class."""
+    base = torch.optim.lr_scheduler.LRScheduler
+    found = getattr(torch.optim.lr_scheduler, scheduler, None) if isinstance(scheduler, str) else scheduler
+    if inspect.isclass(found) and issubclass(found, base):
+        return found
+    raise OptionError(
+        f"unknown scheduler {scheduler!r}: give None, a class, or a name in torch.optim.lr_scheduler, such as 'LinearLR'"
+    )
+
+
+def check_options(kwargs: Any, name: str) -> None:
+    """Refuse options that are neither a dictionary, "auto" nor None."""
+    if not (kwargs is None or isinstance(kwargs, dict) or kwargs == "auto"):
+        raise UnsupportedError(f'{name} must be a dictionary, "auto" or None, got {kwargs!r}')

@@ -1,0 +1,103 @@
+"""The data of a fit: its rows, each kind of row once, ready to be searched."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+
+from cartograd.affinity.data import MetricLike, plain
+from cartograd.embedding.rowkeys import Distinct, Register, distinct_rows, row_keys
+from cartograd.neighbors import search
+from cartograd.neighbors.rows import FileRows, Rows, SparseRows, TensorRows
+from cartograd.neighbors.tiles import tile_rows
+
+TRUE_DISTANCE = {"sqeuclidean": "euclidean", "sqhyperbolic": "sqhyperbolic"}
+"""Metrics that are squares, and what gives the distance itself; the root of a squared hyperbolic one is taken."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows that a map is made of.
+
+    Parameters
+    ----------
+    rows : Rows
+        The different rows (or all, where duplicates are kept).
+    register : Register
+        Their keys, by which rows are recognised later.
+    distinct : Distinct or None
+        Which of them each row given is; None where all were kept.
+    metric : str or callable
+        How they are compared.
+    """
+
+    rows: Rows
+    register: Register
+    distinct: Distinct | None
+    metric: MetricLike
+
+    @property
+    def n(self) -> int:
+        """The number of different rows."""
+        return self.rows.count
+
+    def neighbours(self, k: int, backend: Any, seed: int, verbose: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """The k nearest other rows of each and their distances, never squared: (n, k) int64 and (n, k)."""
+        return _distances(self, None, k, backend, seed, verbose)
+
+    def neighbours_of(self, rows: Rows, k: int, backend: Any, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The k nearest of these rows to each of other rows, and their distances."""
+        return _distances(self, rows, k, backend, seed, False)
+
+
+def make_source(rows: Rows, metric: MetricLike, merge: bool) -> Source:
+    """The source of these rows; with `merge` equal ones are taken together (never those of a matrix of distances)."""
+    keys = row_keys(rows)
+    distinct = distinct_rows(keys) if merge and metric != "precomputed" else None
+    if distinct is not None:
+        rows, keys = picked(rows, distinct.first), keys[distinct.first]
+    return Source(rows, Register.of(keys), distinct, metric)
+
+
+def picked(rows: Rows, ids: torch.Tensor) -> Rows:
+    """Some of the rows as a source of their own, of the same kind: in memory, sparse, or in a temporary file."""
+    if isinstance(rows, SparseRows):
+        return SparseRows(rows.matrix[ids.cpu().numpy()], rows.dtype, rows.device)
+    if not isinstance(rows, FileRows):
+        return TensorRows(rows.take(ids))
+    with tempfile.TemporaryFile(prefix="cartograd-rows-") as file:
+        for part in ids.split(tile_rows(rows.width)):
+            rows.take(part).cpu().numpy().tofile(file)
+        file.flush()
+        dtype = numpy.float64 if rows.dtype == torch.float64 else numpy.float32
+        mapped = numpy.memmap(file, dtype=dtype, mode="r", shape=(len(ids), rows.width))
+    return FileRows(mapped, rows.dtype, rows.device)
+
+
+def searchable(rows: Rows) -> Any:
+    """What `search` takes for these rows, without a copy."""
+    if isinstance(rows, TensorRows):
+        return rows.data
+    return rows.matrix if isinstance(rows, SparseRows) else rows.array  # type: ignore[attr-defined]
+
+
+def _distances(
+    source: Source, queries: Rows | None, k: int, backend: Any, seed: int, verbose: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    metric = TRUE_DISTANCE.get(source.metric, source.metric) if isinstance(source.metric, str) else source.metric
+    indices, distances = search(
+        searchable(source.rows),
+        k,
+        metric=metric,
+        backend="auto" if backend is None else backend,
+        queries=None if queries is None else searchable(queries),
+        device=source.rows.device,
+        random_state=seed,
+        verbose=verbose,
+    )
+    indices, distances = (plain(part).to(source.rows.device) for part in (indices, distances))
+    return indices, distances.sqrt() if metric == "sqhyperbolic" else distances

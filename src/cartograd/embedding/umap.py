@@ -1,0 +1,249 @@
+"""UMAP: a fuzzy graph of neighbours, laid out by sampled attraction and repulsion."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from cartograd.affinity import UMAPAffinity, checks
+from cartograd.affinity.counter import stream
+from cartograd.affinity.fuzzy import memberships, smooth_distances
+from cartograd.embedding.edge_clock import Piece, clock
+from cartograd.embedding.inverse import rows_at
+from cartograd.embedding.labels import intersected, known_labels
+from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
+from cartograd.embedding.neighbourhood import fitting_neighbours
+from cartograd.embedding.placement import mean_of_neighbours, ordered_sum, own_draws, refine
+from cartograd.embedding.source import Source
+from cartograd.embedding.umap_curve import fit_curve
+from cartograd.embedding.umap_forces import CLIP, attraction, repulsion
+from cartograd.errors import InputError, OptionError
+from cartograd.neighbors import Graph, validate
+from cartograd.neighbors.intake import Given, intake
+from cartograd.neighbors.workers import all_cores, spread
+
+
+@dataclass(eq=False, repr=False)
+class UMAP(NegativeSamplingNeighborEmbedding):
+    r"""Uniform manifold approximation and projection (McInnes, Healy and Melville, 2018).
+
+    .. math:: \min_Z \; -\sum_{ij} P_{ij} \log q_{ij} - \rho \sum_{i,\, j \sim \text{negatives}} \log(1 - q_{ij}),
+        \qquad q_{ij} = \frac{1}{1 + a |z_i - z_j|^{2b}}
+
+    P is the fuzzy union of neighbourhoods (`UMAPAffinity`). At each step the edges that are due, in proportion to their
+    weights, pull both their ends, and each pushes both away from `negative_sample_rate` random points; all points move
+    at once, so the map does not depend on the number of threads. Semantics are those of umap-learn: true distances,
+    `n_neighbors` counts the row itself, forces are clipped pair by pair, edges act at exact periods. Since all pairs
+    act at once, the sum of a point's attractions and that of its repulsions are clipped too.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=30
+        Neighbours of each row, itself included.
+    min_dist : float, default=0.1
+        How close points may lie in the map.
+    spread : float, default=1.0
+        The scale of the map: over which distance neighbours are scattered.
+    a, b : float, default=None
+        The curve itself; None to fit it to `min_dist` and `spread`.
+    negative_sample_rate : int, default=5
+        Negatives for each acting edge.
+    local_connectivity : float, default=1.0
+        The number of neighbours that are certainly connected.
+    set_op_mix_ratio : float, default=1.0
+        1 for the union of neighbourhoods, 0 for their intersection.
+    target_weight : float, default=0.5
+        How much labels count in a supervised fit, from 0 to 1.
+    lr : float or "auto", default=1.0
+        The learning rate, which falls to 0 over the steps.
+    max_iter : int, default=1000
+        Steps.
+    max_iter_affinity : int, default=100
+        Has no effect: the widths of the neighbourhoods are found to full precision.
+    optimizer_kwargs : dict, default=None
+        Keyword arguments of the optimiser.
+    scheduler : str or class, default="LinearLR"
+        How the learning rate falls.
+    n_negatives : int, default=None
+        Another name of `negative_sample_rate`.
+    discard_NNs, early_exaggeration_coeff, early_exaggeration_iter, repulsion_strength, metric, precomputed_knn
+        See `NegativeSamplingNeighborEmbedding`.
+    optimizer, scheduler_kwargs, init, init_scaling, check_interval, backend, random_state, callbacks, n_components
+        See `AffinityMatcher`.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> X = numpy.random.RandomState(0).rand(60, 5)
+    >>> UMAP(n_neighbors=10, max_iter=20, random_state=0).fit_transform(X).shape
+    (60, 2)
+    """
+
+    n_neighbors: int = 30
+    _: KW_ONLY
+    min_dist: float = 0.1
+    spread: float = 1.0
+    a: float | None = None
+    b: float | None = None
+    negative_sample_rate: int = 5
+    local_connectivity: float = 1.0
+    set_op_mix_ratio: float = 1.0
+    target_weight: float = 0.5
+    lr: Any = 1.0
+    max_iter: int = 1000
+    max_iter_affinity: int = 100
+    optimizer_kwargs: Any = None
+    scheduler: Any = "LinearLR"
+    n_negatives: int | None = None
+    affinity_in: Any = field(default=None, init=False)
+
+    def _check_affinities(self) -> None:
+        checks.count(self.n_neighbors, "n_neighbors", 2)
+        checks.number(self.spread, "spread", 0.0, strict=True)
+        if checks.number(self.min_dist, "min_dist", 0.0) > self.spread:
+            raise OptionError(f"min_dist must be at most spread={self.spread}, got {self.min_dist}")
+        for name in ("a", "b"):
+            if getattr(self, name) is not None:
+                checks.number(getattr(self, name), name, 0.0, strict=True)
+        if (self.a is None) != (self.b is None):
+            raise OptionError("a and b are one curve: give both or neither")
+        checks.count(self.negative_sample_rate, "negative_sample_rate", 0)
+        if self.n_negatives is not None and self.negative_sample_rate != 5:
+            raise OptionError("n_negatives is another name of negative_sample_rate: give one of them, not both")
+        checks.number(self.target_weight, "target_weight", 0.0, high=1.0)
+        checks.number(self.local_connectivity, "local_connectivity", 0.0)
+        checks.number(self.set_op_mix_ratio, "set_op_mix_ratio", 0.0, high=1.0)
+
+    def _check_data(self, given: Given, y: Any) -> None:
+        super()._check_data(given, y)
+        self._labels = None if y is None else known_labels(y, given.rows.count)
+
+    def _rate(self) -> int:
+        return self.negative_sample_rate if self.n_negatives is None else self.n_negatives
+
+    def _searched(self, n: int) -> int:
+        return min(self.n_neighbors, n) - 1
+
+    def _merges(self) -> bool:
+        return super()._merges() and self._labels is None  # equal rows may have different labels
+
+    def _affinity(self, source: Source, y: Any) -> Graph:
+        k = fitting_neighbours(self.n_neighbors, source.n, with_self=True)
+        near = self._neighbourhood(source, k - 1)
+        with self.report_.phase("affinities"):
+            affinity = UMAPAffinity(k, self.local_connectivity, self.set_op_mix_ratio)
+            graph = affinity(None, knn=(near.indices, near.distances))
+            if self._labels is not None:
+                graph = intersected(graph, self._labels, self.target_weight)
+            self.a_, self.b_ = (self.a, self.b) if self.a and self.b else fit_curve(self.min_dist, self.spread)
+            self._pieces = clock(graph, self.max_iter)
+            return graph
+
+    def _buffers(self) -> tuple[str, ...]:
+        return (*super()._buffers(), "_pieces", "_labels")
+
+    def _draw(self, step: int) -> None:
+        """Negatives are drawn edge by edge where they are needed."""
+
+    def _acting_pairs(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Ends of the edges that act at this step, and rows with their negatives."""
+        acting = [(piece, piece.acting(self._step)) for piece in self._pieces]
+        negatives = [self._negatives(piece, edges) for piece, edges in acting]
+        rows = torch.cat([piece.rows[edges] for piece, edges in acting])
+        columns = torch.cat([piece.columns[edges] for piece, edges in acting])
+        heads = torch.cat([heads for heads, _ in negatives])
+        return rows, columns, heads, torch.cat([others for _, others in negatives])
+
+    def _negatives(self, piece: Piece, edges: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The rows of the acting edges, each as often as it has negatives, and the negatives."""
+        rate = self._rate()
+        numbers = ((piece.first + edges) * rate)[:, None] + torch.arange(rate, device=edges.device)
+        rows = piece.rows[edges].repeat_interleave(rate)
+        return rows, self._complement.draw(rows, numbers.reshape(-1), stream(self._seed, "negatives", self._step))
+
+    def _compute_attractive_loss(self) -> Any:
+        rows, columns, _, _ = self._acting_pairs()
+        s = ((self.embedding_[rows] - self.embedding_[columns]) ** 2).sum(1)
+        return torch.log1p(self.a_ * s**self.b_).sum()
+
+    def _compute_repulsive_loss(self) -> Any:
+        _, _, rows, others = self._acting_pairs()
+        s = ((self.embedding_[rows] - self.embedding_[others]) ** 2).sum(1)
+        s = s[s > 0]
+        return (torch.log1p(self.a_ * s**self.b_) - torch.log(self.a_ * s**self.b_)).sum()
+
+    def _compute_attractive_gradients(self) -> torch.Tensor:
+        return torch.cat([self._pulled(piece, piece.acting(self._step)) for piece in self._pieces])
+
+    def _compute_repulsive_gradients(self) -> torch.Tensor:
+        return torch.cat([self._pushed(piece, piece.acting(self._step)) for piece in self._pieces])
+
+    def _pulled(self, piece: Piece, edges: torch.Tensor) -> torch.Tensor:
+        """The attraction of the rows of a piece. The other end of an edge moves by the edge that leads back."""
+        rows = piece.rows[edges]
+        apart = self._layout.index_select(0, rows) - self._layout.index_select(0, piece.columns[edges])
+        return piece.row_sums(attraction(apart, self.a_, self.b_), rows).clamp_(-CLIP, CLIP)
+
+    def _pushed(self, piece: Piece, edges: torch.Tensor) -> torch.Tensor:
+        """The repulsion of the rows of a piece from their negatives."""
+        rows, others = self._negatives(piece, edges)
+        apart = self._layout.index_select(0, rows) - self._layout.index_select(0, others)
+        return piece.row_sums(repulsion(apart, self.a_, self.b_), rows).clamp_(-CLIP, CLIP)
+
+    def _gradient(self) -> torch.Tensor:
+        if not self._has_closed_form():
+            return super()._gradient()
+
+        def both(piece: Piece) -> torch.Tensor:
+            edges = piece.acting(self._step)
+            pulled = self._pulled(piece, edges).mul_(self.early_exaggeration_coeff_)
+            return pulled.add_(self._pushed(piece, edges), alpha=self.repulsion_strength)
+
+        with torch.no_grad():
+            return torch.cat(list(spread(both, self._pieces)))
+
+    def inverse_transform(self, Z: Any) -> Any:
+        """Rows that belong at places of the map, (m, n_features_in_): means of the rows fitted near them.
+
+        Parameters
+        ----------
+        Z : array-like, (m, n_components)
+            Places in the map.
+        """
+        check_is_fitted(self)
+        places = intake(Z, "Z", self._placement.places.device)
+        if places.rows.width != self.n_components:
+            raise InputError(f"Z has {places.rows.width} columns, but the map has {self.n_components} dimensions")
+        validate.scan(places.rows, "Z", 1 << 16)
+        with all_cores(places.rows.device):
+            return places.answer(rows_at(self._placement, places.rows.block(0, places.rows.count), self.n_neighbors))
+
+    def _kept_besides(self) -> dict[str, Any]:
+        return {"a": self.a_, "b": self.b_}
+
+    def _weights_of_new(self, distances: torch.Tensor) -> torch.Tensor:
+        rho, sigma = smooth_distances(distances, float(self.local_connectivity), overall=1.0)
+        return torch.exp(memberships(distances, rho, sigma))
+
+    def _settle(self, indices: torch.Tensor, weights: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        """As in the fit, but the point alone moves, and every edge acts at every step by its weight."""
+        fitted, c = self._placement, self.n_components
+        a, b, count = fitted.more["a"], fitted.more["b"], 2 * self._rate()
+        strength = self.repulsion_strength * self._rate() * ordered_sum(weights)[:, None] / max(count, 1)
+
+        def gradient(z: torch.Tensor, rows: slice, step: int) -> torch.Tensor:
+            near = z[:, None, :] - fitted.places[indices[rows]]
+            pull = attraction(near.reshape(-1, c), a, b).reshape(near.shape) * weights[rows][:, :, None]
+            if count == 0:
+                return ordered_sum(pull)
+            others = own_draws(keys[rows], fitted.source.n, count, fitted.seed, step)
+            far = z[:, None, :] - fitted.places[others]
+            push = repulsion(far.reshape(-1, c), a, b).reshape(far.shape)
+            return ordered_sum(pull) + strength[rows] * ordered_sum(push)
+
+        Z = mean_of_neighbours(fitted.places, indices, weights)
+        steps = 100 if fitted.source.n <= 10_000 else 30
+        return refine(Z, gradient, (indices.shape[1] + count) * c, steps, rate=0.25 * float(self._learning_rate()))

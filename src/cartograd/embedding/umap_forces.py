@@ -1,0 +1,34 @@
+r"""UMAP's forces in closed form.
+
+With :math:`q(s) = 1 / (1 + a s^b)` of the squared distance s the loss of a pair is :math:`-\log q` where an edge acts
+and :math:`-\log(1 - q)` for a negative; the derivatives by :math:`z_i` are
+
+.. math:: \frac{2 a b s^{b-1}}{1 + a s^b} (z_i - z_j), \qquad -\frac{2 b}{(\epsilon + s)(1 + a s^b)} (z_i - z_j)
+
+the second softened by epsilon = 0.001, and each coordinate of each pair's force clipped to [-4, 4], as in umap-learn.
+"""
+
+from __future__ import annotations
+
+import torch
+
+CLIP = 4.0
+SOFTENING = 1e-3
+
+
+def attraction(apart: torch.Tensor, a: float, b: float, clip: float = CLIP) -> torch.Tensor:
+    """Gradients of the attraction of pairs with these differences (m, c)."""
+    s = apart.square().sum(1)
+    power = s**b
+    slope = torch.where(s > 0, 2 * a * b * power / (s * (1 + a * power)), 0.0)
+    return (slope[:, None] * apart).clamp_(-clip, clip)
+
+
+def repulsion(
+    apart: torch.Tensor, a: float, b: float, softening: float = SOFTENING, clip: float = CLIP
+) -> torch.Tensor:
+    """Gradients of the repulsion of pairs with these differences (m, c); nothing between points at one place."""
+    s = apart.square().sum(1)
+    slope = 2 * b / ((softening + s) * (1 + a * s**b))
+    slope = torch.where(s > 0, slope, 0.0)
+    return -(slope[:, None] * apart).clamp_(-clip, clip)
