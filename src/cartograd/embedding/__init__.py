@@ -6,4 +6,6 @@ from cartograd.embedding.largevis import LargeVis as LargeVis
 from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding as NegativeSamplingNeighborEmbedding
 from cartograd.embedding.neighbor import NeighborEmbedding as NeighborEmbedding
 from cartograd.embedding.pca import PCA as PCA
+from cartograd.embedding.sne import SNE as SNE
+from cartograd.embedding.tsne import TSNE as TSNE
 from cartograd.embedding.umap import UMAP as UMAP

@@ -13,7 +13,13 @@ from cartograd.embedding import loop, matching
 from cartograd.embedding.degenerate import disc_of_equal_rows
 from cartograd.embedding.estimator import Estimator, at_least_two_rows, detached
 from cartograd.embedding.memory import refuse_if_too_large
-from cartograd.embedding.optimisers import check_options, learning_rate, optimiser_class, scheduler_class
+from cartograd.embedding.optimisers import (
+    SMALLEST_AUTO_LR,
+    check_options,
+    learning_rate,
+    optimiser_class,
+    scheduler_class,
+)
 from cartograd.embedding.placement import Placement, mean_of_neighbours, place
 from cartograd.embedding.report import Report
 from cartograd.embedding.source import Source, make_source, searchable
@@ -115,6 +121,7 @@ class AffinityMatcher(Estimator):
     callbacks: Sequence[Callback] | None = None
 
     _use_closed_form_gradients = True
+    _smallest_auto_lr = SMALLEST_AUTO_LR
 
     def fit(self, X: Any, y: Any = None) -> Any:
         """Make a map of the rows of X.

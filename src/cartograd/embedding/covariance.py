@@ -19,6 +19,7 @@ from cartograd.neighbors.workers import spread
 TILE_ELEMENTS = 1 << 17
 """Elements of a tile: 1 MiB in float64, which stays in the cache of a core."""
 GPU_TILE_ELEMENTS = 1 << 23
+SPARSE_TILE_ROWS = 4096
 STRIPS = 4
 LANES = 32
 LANE_ELEMENTS = 1 << 26
@@ -139,7 +140,7 @@ def gram_product(data: Centred, V: torch.Tensor) -> torch.Tensor:
         block = data.block(start, stop)
         return block.T @ (block @ V)
 
-    return folded(data.rows, of_tile, torch.Tensor.add_, V.numel())
+    return folded(data.rows, of_tile, torch.Tensor.add_, V.numel(), _undense_tile(data.rows))
 
 
 def transposed_product(data: Centred, Y: torch.Tensor) -> torch.Tensor:
@@ -148,7 +149,7 @@ def transposed_product(data: Centred, Y: torch.Tensor) -> torch.Tensor:
     def of_tile(start: int, stop: int) -> torch.Tensor:
         return data.transposed_times(start, stop, Y[start:stop])
 
-    return folded(data.rows, of_tile, torch.Tensor.add_, data.rows.width * Y.shape[1])
+    return folded(data.rows, of_tile, torch.Tensor.add_, data.rows.width * Y.shape[1], _undense_tile(data.rows))
 
 
 def triangle(data: Centred, V: torch.Tensor) -> torch.Tensor:
@@ -163,7 +164,7 @@ def triangle(data: Centred, V: torch.Tensor) -> torch.Tensor:
     def below(total: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
         return _upper(torch.cat([total, part]))
 
-    return folded(data.rows, of_tile, below, V.shape[1] ** 2)
+    return folded(data.rows, of_tile, below, V.shape[1] ** 2, _undense_tile(data.rows))
 
 
 def _upper(matrix: torch.Tensor) -> torch.Tensor:
@@ -183,6 +184,11 @@ def tile_of(rows: Rows) -> int:
     """How many rows a tile takes: never a function of the number of threads."""
     most = TILE_ELEMENTS if rows.device.type == "cpu" else GPU_TILE_ELEMENTS
     return max(64, min(most // 64, most // rows.width))
+
+
+def _undense_tile(rows: Rows) -> int:
+    """The same for products, in which sparse rows stay sparse."""
+    return SPARSE_TILE_ROWS if isinstance(rows, SparseRows) else tile_of(rows)
 
 
 def folded(

@@ -88,16 +88,21 @@ def iterate(apply: Apply, start: torch.Tensor, wanted: int, tolerance: float) ->
     tolerance : float
         The largest error of their vectors.
     """
-    basis = start[:, :0]
-    images = start[:, :0]
+    basis = images = start[:, :0]
+    inner = basis.T @ images
     block = orthonormal(start, basis)
-    for _ in range(ROUNDS):
+    look = 1
+    for number in range(1, ROUNDS + 1):
         image = apply(block)
+        inner = _bordered(inner, basis.T @ image, block.T @ image)
         basis, images = torch.cat([basis, block], 1), torch.cat([images, image], 1)
-        values, inside = torch.linalg.eigh(_symmetric(basis.T @ images))
-        values, inside = values.flip(0), inside.flip(1)
-        error = _errors(basis, images, values, inside, wanted)
         block = orthonormal(image, basis)
+        if number < look and block.shape[1] and number < ROUNDS:
+            continue
+        look = number + 1 + number // 8  # looking costs more than a round once there are many vectors
+        values, inside = torch.linalg.eigh(inner)
+        values, inside = values.flip(0), inside.flip(1)
+        error = _error(basis, images, values, inside, wanted)
         if error <= tolerance or not block.shape[1]:
             break
     else:
@@ -105,9 +110,12 @@ def iterate(apply: Apply, start: torch.Tensor, wanted: int, tolerance: float) ->
     return Eigenpairs(values[:wanted], basis @ inside[:, :wanted], float(values[-1]))
 
 
-def _errors(
-    basis: torch.Tensor, images: torch.Tensor, values: torch.Tensor, inside: torch.Tensor, wanted: int
-) -> float:
+def _bordered(inner: torch.Tensor, side: torch.Tensor, corner: torch.Tensor) -> torch.Tensor:
+    """A symmetric matrix with new columns, and the rows that mirror them."""
+    return torch.cat([torch.cat([inner, side], 1), torch.cat([side.T, (corner + corner.T) / 2], 1)])
+
+
+def _error(basis: torch.Tensor, images: torch.Tensor, values: torch.Tensor, inside: torch.Tensor, wanted: int) -> float:
     """The largest estimated error of the wanted vectors."""
     picked = inside[:, :wanted]
     residual = torch.linalg.vector_norm(images @ picked - basis @ picked * values[:wanted], dim=0)
@@ -136,7 +144,3 @@ def orthonormal(block: torch.Tensor, basis: torch.Tensor) -> torch.Tensor:
 def _product(matrix: torch.Tensor, V: torch.Tensor) -> torch.Tensor:
     """The product by tiles of rows, on all cores."""
     return torch.cat(list(spread(lambda start: matrix[start : start + TILE] @ V, range(0, len(matrix), TILE))))
-
-
-def _symmetric(matrix: torch.Tensor) -> torch.Tensor:
-    return (matrix + matrix.T) / 2

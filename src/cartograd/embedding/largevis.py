@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from cartograd.embedding.entropic_input import EntropicInput
-from cartograd.embedding.graph_forces import RowPieces
+from cartograd.embedding.forces.edges import EdgeBlocks
 from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
 from cartograd.embedding.sampled_forces import push_both_ends
 
@@ -70,14 +70,14 @@ class LargeVis(EntropicInput, NegativeSamplingNeighborEmbedding):
 
     def _compute_attractive_gradients(self) -> torch.Tensor:
         if self._step == 0:
-            self._pieces = RowPieces.of(self.affinity_in_)
-        return self._pieces.pull(self._layout, self._pull)
+            self._blocks = EdgeBlocks.of(self.affinity_in_)
+        return self._blocks.pull(self._layout, self._pull)
 
     def _compute_repulsive_gradients(self) -> torch.Tensor:
         return push_both_ends(self._layout, self.neg_indices_, lambda s: -self._push(s) / len(self._layout))
 
     def _buffers(self) -> tuple[str, ...]:
-        return (*super()._buffers(), "_pieces")
+        return (*super()._buffers(), "_blocks")
 
     def _pull(self, s: torch.Tensor) -> torch.Tensor:
         return 1 / (2 + s)

@@ -19,7 +19,7 @@ from cartograd.neighbors.rows import SparseRows
 from cartograd.neighbors.tiles import tile_rows
 from cartograd.neighbors.workers import all_cores, spread
 
-PROJECTED_ROWS = 256
+PROJECTED_ROWS = 192
 GPU_PROJECTED_ROWS = 8192
 
 
@@ -102,10 +102,11 @@ class Projection(Estimator):
 def product(data: Centred, V: torch.Tensor) -> torch.Tensor:
     """The centred rows times V, (n, m) float64. A row's product does not depend on the other rows.
 
-    All tiles have the same number of rows, the last one filled up with zeros: matrix products of another shape may add
-    in another order.
+    All tiles have the same number of rows, the last one filled up with zeros, and V the same layout: matrix products of
+    another shape may add in another order, and at the edges of some they do.
     """
     n, d = data.shape
+    V = V.T.contiguous().T
     tile = PROJECTED_ROWS if V.device.type == "cpu" else GPU_PROJECTED_ROWS
 
     def of_tile(start: int) -> torch.Tensor:

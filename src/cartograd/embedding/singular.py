@@ -19,7 +19,7 @@ from cartograd.embedding.covariance import (
 )
 from cartograd.embedding.eigen import EXTRA, is_few, iterate, largest_eigenpairs
 from cartograd.errors import OptionError
-from cartograd.neighbors.rows import Rows, TensorRows
+from cartograd.neighbors.rows import FileRows, Rows
 
 SMALL = 1 << 18
 """Elements up to which a matrix is decomposed as a whole."""
@@ -116,7 +116,7 @@ def guess(size: int, wanted: int, seed: int, device: torch.device) -> torch.Tens
 def _is_iterated(rows: Rows, wanted: int) -> bool:
     if not is_few(wanted, min(rows.count, rows.width)):
         return False
-    return isinstance(rows, TensorRows) or rows.width > STREAMED_WIDTH
+    return not isinstance(rows, FileRows) or rows.width > STREAMED_WIDTH
 
 
 def _iterated(data: Centred, wanted: int, seed: int, tolerance: float | None) -> torch.Tensor:

@@ -70,6 +70,7 @@ def starting_points(
     if scaling is None:
         return Y.clone()
     scaling = checks.number(scaling, "init_scaling", 0.0, strict=True)
+    Y = Y / Y.abs().max().clamp(min=torch.finfo(Y.dtype).tiny)  # squares of extreme values would leave the range
     spread = Y.std(0) if n > 1 else torch.ones(n_components, dtype=torch.float64, device=device)
     if not float(spread[0]) > 0:
         return noise * scaling

@@ -34,8 +34,8 @@ class UMAP(NegativeSamplingNeighborEmbedding):
         \qquad q_{ij} = \frac{1}{1 + a |z_i - z_j|^{2b}}
 
     P is the fuzzy union of neighbourhoods (`UMAPAffinity`). At each step the edges that are due, in proportion to their
-    weights, pull both their ends, and each pushes both away from `negative_sample_rate` random points; all points move
-    at once, so the map does not depend on the number of threads. Semantics are those of umap-learn: true distances,
+    weights, pull both their ends, and push each away from `negative_sample_rate` random points, which stay; all points
+    move at once, so the map does not depend on the number of threads. Semantics are those of umap-learn: true distances,
     `n_neighbors` counts the row itself, forces are clipped pair by pair, edges act at exact periods. Since all pairs
     act at once, the sum of a point's attractions and that of its repulsions are clipped too.
 
@@ -167,11 +167,11 @@ class UMAP(NegativeSamplingNeighborEmbedding):
     def _compute_attractive_loss(self) -> Any:
         rows, columns, _, _ = self._acting_pairs()
         s = ((self.embedding_[rows] - self.embedding_[columns]) ** 2).sum(1)
-        return torch.log1p(self.a_ * s**self.b_).sum()
+        return torch.log1p(self.a_ * s**self.b_).sum() / 2  # each edge is there in both directions
 
     def _compute_repulsive_loss(self) -> Any:
         _, _, rows, others = self._acting_pairs()
-        s = ((self.embedding_[rows] - self.embedding_[others]) ** 2).sum(1)
+        s = ((self.embedding_[rows] - self.embedding_.detach()[others]) ** 2).sum(1)  # a negative stays where it is
         s = s[s > 0]
         return (torch.log1p(self.a_ * s**self.b_) - torch.log(self.a_ * s**self.b_)).sum()
 

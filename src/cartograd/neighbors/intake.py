@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy
 import torch
 
 from cartograd.engine import Tensor
-from cartograd.errors import InputError
+from cartograd.errors import InputError, UnsupportedError
 from cartograd.neighbors import validate
 from cartograd.neighbors.rows import FileRows, Rows, SparseRows, TensorRows
 
@@ -60,7 +61,7 @@ def intake(data: Any, name: str, device: torch.device | str | None) -> Given:
     if isinstance(data, torch.Tensor):
         return _from_tensor(data, name, device, kind)
     target = torch.device("cpu" if device is None else device)
-    if isinstance(data, torch.utils.data.DataLoader):
+    if isinstance(data, (torch.utils.data.DataLoader, Iterator)):
         return Given(_from_loader(data, name, target), "torch", torch.device("cpu"))
     if isinstance(data, numpy.memmap):
         validate.check_shape(data.shape, name)
@@ -90,7 +91,7 @@ def _from_array(data: Any, name: str) -> torch.Tensor:
         data = [numpy.asarray(row.detach().cpu()) if isinstance(row, torch.Tensor) else row for row in data]
     array = validate.array_from(data, name)
     if array.dtype == object and array.ndim == 2:
-        array = _plain_numbers(array)
+        array = _plain_numbers(array, name)
     dtype = _float_of(array.dtype, name)
     validate.check_shape(array.shape, name)
     array = numpy.ascontiguousarray(array, dtype=numpy.float64 if dtype == torch.float64 else numpy.float32)
@@ -101,11 +102,17 @@ def _from_array(data: Any, name: str) -> torch.Tensor:
         return torch.from_numpy(array)
 
 
-def _plain_numbers(array: Any) -> Any:
-    """An object array of plain numbers (a frame of mixed columns) as floats; anything else as it is."""
+def _plain_numbers(array: Any, name: str) -> Any:
+    """An object array of plain numbers (a frame of mixed columns) as floats; with text among them as it is."""
     real = (int, float, numpy.number, numpy.bool_)
-    if all(isinstance(value, real) and not isinstance(value, complex) for value in array.flat):
+    odd = [value for value in array.flat if not isinstance(value, real) or isinstance(value, complex)]
+    if not odd:
         return array.astype(numpy.float64)
+    for value in odd:
+        if not isinstance(value, (str, bytes, complex, type(None))):
+            raise UnsupportedError(
+                f"{name} holds {value!r} of type {type(value).__name__}: float() argument must be a string or a number"
+            )
     return array
 
 

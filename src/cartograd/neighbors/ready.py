@@ -13,7 +13,7 @@ from cartograd.errors import InputError
 from cartograd.neighbors import callables, validate
 from cartograd.neighbors.distances import METRICS, Metric
 from cartograd.neighbors.intake import Given
-from cartograd.neighbors.rows import Rows, ScaledRows, UnitRows
+from cartograd.neighbors.rows import Rows, ScaledRows, UnitRows, WideRows
 from cartograd.neighbors.tiles import tile_rows
 
 
@@ -40,7 +40,10 @@ class Ready:
 
     def distances(self, raw: torch.Tensor) -> torch.Tensor:
         """Raw values as distances of the rows as they were given."""
-        return (self.metric.finish(raw) * self.scale**-self.metric.degree).to(self.data.dtype)
+        distances = self.metric.finish(raw)
+        for _ in range(self.metric.degree if self.scale != 1.0 else 0):  # the power of an extreme scale is out of range
+            distances = distances / self.scale
+        return distances.to(self.data.dtype)
 
 
 def make_ready(
@@ -50,10 +53,10 @@ def make_ready(
     chosen = METRICS[metric] if isinstance(metric, str) else callables.metric_of(metric, given.rows.block(0, 3))
     sources = [given] if other is None else [given, other]
     largest = max(_largest(source, chosen, name) for source, name in zip(sources, names, strict=False))
-    dense = given.sparse is None
-    scale = _scale(given.rows, largest) if dense and (chosen.degree or chosen.unit) else 1.0
+    wide = any(source.rows.dtype == torch.float64 for source in sources)
+    scale = _scale(given.rows.width, wide, largest) if chosen.degree or chosen.unit else 1.0
     zeros = chosen.unit and any(_has_zeros(source, scale) for source in sources)
-    data, *rest = (_mapped(source.rows, chosen, scale, zeros) for source in sources)
+    data, *rest = (_mapped(source.rows, chosen, scale, zeros, wide) for source in sources)
     return Ready(chosen, data, rest[0] if rest else None, scale)
 
 
@@ -65,16 +68,18 @@ def _largest(given: Given, metric: Metric, name: str) -> float:
     return validate.scan(given.rows, name, tile_rows(given.rows.width), look)
 
 
-def _scale(rows: Rows, largest: float) -> float:
+def _scale(width: int, wide: bool, largest: float) -> float:
     """A power of two by which squares neither overflow nor vanish; 1 for all but extreme data."""
-    low, high = (1e-12, 1e17) if rows.dtype == torch.float32 else (1e-120, 1e140)
-    if largest == 0 or (low <= largest and largest * math.sqrt(rows.width) <= high):
+    low, high, most = (1e-120, 1e140, 1022) if wide else (1e-12, 1e17, 126)
+    if largest == 0 or (low <= largest and largest * math.sqrt(width) <= high):
         return 1.0
-    return 2.0 ** -round(math.log2(largest))
+    return 2.0 ** max(-most, min(most, -round(math.log2(largest))))
 
 
-def _mapped(rows: Rows, metric: Metric, scale: float, with_zeros: bool) -> Rows:
+def _mapped(rows: Rows, metric: Metric, scale: float, with_zeros: bool, wide: bool) -> Rows:
     """The rows as the metric wants them."""
+    if wide and rows.dtype != torch.float64:
+        rows = WideRows(rows)
     if scale != 1.0:
         rows = ScaledRows(rows, scale)
     return UnitRows(rows, with_zeros) if metric.unit else rows

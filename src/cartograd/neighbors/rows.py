@@ -113,6 +113,26 @@ class SparseRows:
         return torch.from_numpy(piece.toarray()).to(device=self.device, dtype=self.dtype)
 
 
+class WideRows:
+    """Rows of float32 given in float64, to be compared with rows of float64."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.count, self.width, self.dtype, self.device = rows.count, rows.width, torch.float64, rows.device
+
+    def block(self, start: int, stop: int) -> torch.Tensor:
+        """Rows start to stop in float64."""
+        return self.rows.block(start, stop).to(torch.float64)
+
+    def take(self, ids: torch.Tensor) -> torch.Tensor:
+        """The rows with these ids in float64."""
+        return self.rows.exact(ids)
+
+    def exact(self, ids: torch.Tensor) -> torch.Tensor:
+        """The rows with these ids in float64."""
+        return self.rows.exact(ids)
+
+
 class ScaledRows:
     """Rows times a power of two, so that squares of very large or very small values stay in range."""
 

@@ -110,7 +110,7 @@ def search(
             ready = make_ready(given, asked, metric, ("X", "queries"))
             count = (ready.other or ready.data).count
             own = torch.arange(count, device=ready.data.device) if without_self else None
-            sparse = None if given.sparse is None else (given.sparse, (asked or given).sparse)
+            sparse = None if given.sparse is None else _scaled(given.sparse, (asked or given).sparse, ready.scale)
             problem = Problem(ready.data, ready.other, own, k, ready.metric, recall, seed, verbose, sparse)
             ids, raw = _solve(problem, name, config)
             distances = ready.distances(raw)
@@ -127,6 +127,14 @@ def _like(queries: Any, given: Given) -> Any:
     from scipy.sparse import csr_array
 
     return csr_array(validate.array_from(queries, "queries"))
+
+
+def _scaled(data: Any, queries: Any, scale: float) -> tuple[Any, Any]:
+    """Both matrices times a power of two; the same one twice where they are the same."""
+    if scale == 1.0:
+        return data, queries
+    scaled = data.astype(numpy.float64) * scale
+    return scaled, scaled if queries is data else queries.astype(numpy.float64) * scale
 
 
 def _read_off(given: Given, asked: Given | None, k: int, without_self: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,0 +1,135 @@
+"""t-SNE: Gaussian neighbourhoods in the data, Student's distribution in the map."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+import torch
+
+from cartograd.affinity import checks
+from cartograd.embedding.entropic_input import EntropicInput
+from cartograd.embedding.forces.choice import choose
+from cartograd.embedding.forces.edges import EdgeBlocks, tsne_attraction, tsne_attraction_loss
+from cartograd.embedding.forces.exact import tsne_repulsion
+from cartograd.embedding.forces.fft import FFTRepulsion
+from cartograd.embedding.pairs import off_diagonal_distances
+from cartograd.embedding.placement import mean_of_neighbours, refine
+from cartograd.errors import OptionError
+
+
+@dataclass(eq=False, repr=False)
+class TSNE(EntropicInput):
+    r"""t-distributed stochastic neighbour embedding (van der Maaten and Hinton, 2008).
+
+    .. math:: \min_Z \; \lambda \sum_{ij} P_{ij} \log(1 + s_{ij}) + \rho \log \sum_{i \ne j} \frac{1}{1 + s_{ij}},
+        \qquad s_{ij} = |z_i - z_j|^2
+
+    which is the Kullback-Leibler divergence of P and Student's Q, up to a constant. P is the symmetric entropic
+    affinity. When early exaggeration is over the learning rate and the momentum change with it.
+
+    Parameters
+    ----------
+    perplexity : float, default=30.0
+        The number of neighbours each row is effectively similar to.
+    method : str, default="auto"
+        How the repulsion is computed: "exact" over all pairs in tiles, time O(n^2), memory O(n); "fft" by
+        interpolation on a grid, time O(n), for 1 to 3 dimensions; "auto" for the faster of both.
+    sparsity : bool, default=True
+        Whether only the three times `perplexity` nearest rows are looked at; otherwise all.
+    max_iter_affinity : int, default=100
+        Has no effect: the bandwidths are found to full precision.
+    early_exaggeration_coeff : float, default=12.0
+        :math:`\lambda` of the first steps.
+    early_exaggeration_iter : int, default=250
+        The number of those steps.
+    lr, max_iter, repulsion_strength, metric, precomputed_knn, learning_rate, early_exaggeration
+        See `NeighborEmbedding`.
+    optimizer, optimizer_kwargs, scheduler, scheduler_kwargs, init, init_scaling, check_interval, callbacks, n_components
+        See `AffinityMatcher`.
+
+    Attributes
+    ----------
+    kl_divergence_ : float
+        The divergence of the finished map.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> X = numpy.random.RandomState(0).rand(40, 5)
+    >>> TSNE(perplexity=5, max_iter=20).fit_transform(X).shape
+    (40, 2)
+    """
+
+    perplexity: float = 30.0
+    _: KW_ONLY
+    method: str = "auto"
+    sparsity: bool | None = True
+    max_iter_affinity: int = 100
+    early_exaggeration_coeff: float | None = 12.0
+    early_exaggeration_iter: int | None = 250
+    affinity_in: Any = field(default=None, init=False)
+
+    def _check_affinities(self) -> None:
+        super()._check_affinities()
+        checks.choice(self.method, "method", ("auto", "exact", "fft"))
+        if self.method == "fft" and self.n_components > 3:
+            raise OptionError(
+                f"method='fft' draws maps of 1 to 3 dimensions, got n_components={self.n_components}; use method='exact'"
+            )
+
+    def _optimise(self) -> None:
+        n, c = self._layout.shape
+        chosen = choose(n, c) if self.method == "auto" else self.method
+        self.report_["repulsion"] = chosen
+        self._repulsion = FFTRepulsion() if chosen == "fft" else tsne_repulsion
+        self._blocks = EdgeBlocks.of(self.affinity_in_)
+        P = self.affinity_in_.weights.to(torch.float64)
+        self._entropy = float(torch.xlogy(P, P).sum())
+        super()._optimise()
+        self.kl_divergence_ = self.loss_[-1] if self.loss_ else float("nan")
+
+    def _compute_attractive_loss(self) -> Any:
+        P, Z = self.affinity_in_, self.embedding_
+        return (P.weights * torch.log1p(((Z[P.rows()] - Z[P.indices]) ** 2).sum(1))).sum()
+
+    def _compute_repulsive_loss(self) -> Any:
+        return torch.log((1 / (1 + off_diagonal_distances(self.embedding_))).sum())
+
+    def _compute_attractive_gradients(self) -> torch.Tensor:
+        return tsne_attraction(self._layout, self._blocks)
+
+    def _compute_repulsive_gradients(self) -> torch.Tensor:
+        gradient, self._pairs_sum = self._repulsion(self._layout)
+        return gradient
+
+    def _loss_now(self) -> float:
+        """The divergence, exaggeration left out."""
+        if not self._has_closed_form():
+            return self._entropy + super()._loss_now()
+        attraction = float(tsne_attraction_loss(self._layout, self._blocks))
+        return self._entropy + attraction + self.repulsion_strength * float(torch.log(self._pairs_sum))
+
+    def _buffers(self) -> tuple[str, ...]:
+        return (*super()._buffers(), "_blocks", "_repulsion", "_pairs_sum", "_entropy")
+
+    def _settle(self, indices: torch.Tensor, weights: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        """Descend the divergence of each new row alone, among all fitted points."""
+        fitted = self._placement
+        Z = mean_of_neighbours(fitted.places, indices, weights)
+        repulsion = self._field(fitted.places)
+
+        def gradient(z: torch.Tensor, rows: slice, step: int) -> torch.Tensor:
+            edges = EdgeBlocks.of_lists(indices[rows], weights[rows])
+            return tsne_attraction(z, edges, fitted.places) + self.repulsion_strength * repulsion(z)
+
+        return refine(Z, gradient, indices.shape[1] * Z.shape[1])
+
+    def _field(self, places: torch.Tensor) -> Any:
+        """The repulsion that all fitted points exert on a new one."""
+        if self.n_components > 3:
+            from cartograd.embedding.forces.exact import tsne_repulsion_at
+
+            return lambda z: tsne_repulsion_at(z, places)[0]
+        field_of = FFTRepulsion().field(places)
+        return lambda z: field_of.repulsion_at(z)[0]
