@@ -35,7 +35,19 @@ def at(key: int, places: torch.Tensor) -> torch.Tensor:
 
 def hashed(key: int, places: torch.Tensor) -> torch.Tensor:
     """64 random bits for each of these places (int64) of the stream."""
-    return _hash((places + 1) * _signed(_WEYL) + _signed(key))
+    return _hash((places + 1).mul_(_signed(_WEYL)).add_(_signed(key)))
+
+
+def small_integers(key: int, high: torch.Tensor, shape: tuple[int, int], first: int) -> torch.Tensor:
+    """int64 numbers at least 0 and below `high` (r, 1), which is at most 2^16: two of each 64 random bits.
+
+    `first` is the number of the first row, so that rows can be drawn in pieces; off the even by at most 2^-15.
+    """
+    rows, columns = shape
+    half = (columns + 1) // 2
+    bits = hashed(key, torch.arange(first * half, (first + rows) * half, device=high.device)).reshape(rows, half)
+    both = torch.cat([_shifted(bits, 33), bits & ((1 << 31) - 1)], 1)
+    return both[:, :columns].mul_(high).bitwise_right_shift_(31)
 
 
 def normal(key: int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
@@ -68,10 +80,11 @@ def _signed(value: int) -> int:
 
 def _shifted(z: torch.Tensor, by: int) -> torch.Tensor:
     """z >> by of an unsigned number: int64 shifts drag the sign bit along."""
-    return (z >> by) & ((1 << (64 - by)) - 1)
+    return (z >> by).bitwise_and_((1 << (64 - by)) - 1)
 
 
 def _hash(z: torch.Tensor) -> torch.Tensor:
-    z = (z ^ _shifted(z, 30)) * _signed(_FIRST)
-    z = (z ^ _shifted(z, 27)) * _signed(_SECOND)
-    return z ^ _shifted(z, 31)
+    """The hash of int64 numbers, which are overwritten."""
+    z.bitwise_xor_(_shifted(z, 30)).mul_(_signed(_FIRST))
+    z.bitwise_xor_(_shifted(z, 27)).mul_(_signed(_SECOND))
+    return z.bitwise_xor_(_shifted(z, 31))

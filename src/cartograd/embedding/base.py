@@ -11,7 +11,7 @@ import torch
 from cartograd.affinity import checks
 from cartograd.embedding import loop, matching
 from cartograd.embedding.degenerate import disc_of_equal_rows
-from cartograd.embedding.estimator import Estimator, at_least_two_rows, detached
+from cartograd.embedding.estimator import Estimator, at_least_two_rows, detached, loses_nothing
 from cartograd.embedding.memory import refuse_if_too_large
 from cartograd.embedding.optimisers import (
     SMALLEST_AUTO_LR,
@@ -136,6 +136,7 @@ class AffinityMatcher(Estimator):
         self.fit_transform(X, y)
         return self
 
+    @loses_nothing
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Make a map of the rows of X and return it, (n, n_components), of the kind and on the device of X."""
         self._check_parameters()

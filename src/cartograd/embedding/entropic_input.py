@@ -38,7 +38,7 @@ class EntropicInput(NeighborEmbedding):
         return neighbours_for(min(self.perplexity, max(n - 1, 1)), n, getattr(self, "sparsity", True))
 
     def _affinity(self, source: Source, y: Any) -> Graph:
-        self.perplexity_ = fitting_perplexity(self.perplexity, default_of(type(self), "perplexity"), source.n)
+        self.perplexity_ = fitting_perplexity(self.perplexity, source.n)
         k = neighbours_for(self.perplexity_, source.n, getattr(self, "sparsity", True))
         near = self._neighbourhood(source, k)
         with self.report_.phase("affinities"):

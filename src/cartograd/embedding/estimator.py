@@ -6,8 +6,11 @@ refuses keywords it does not know. A subclass changes a default by declaring the
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -18,6 +21,30 @@ from cartograd.errors import InputError
 from cartograd.neighbors import validate
 from cartograd.neighbors.intake import Given, intake
 from cartograd.neighbors.tiles import tile_rows
+
+Own = TypeVar("Own")
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+ROOM = 8.0
+"""Values may be as large as the largest number over this and the root of the width: distances then have one, too."""
+
+
+def loses_nothing(
+    fit: Callable[Concatenate[Own, Arguments], Answer],
+) -> Callable[Concatenate[Own, Arguments], Answer]:
+    """Make a method that fits leave the estimator as it was where it fails: what was fitted before stays in use."""
+
+    @functools.wraps(fit)
+    def careful(self: Own, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return careful
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -47,9 +74,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if not reset:
             self._check_width(given)
         if given.sparse is None:
-            validate.scan(given.rows, "X", tile_rows(given.rows.width))
+            largest = validate.scan(given.rows, "X", tile_rows(given.rows.width))
         else:
-            validate.scan_sparse(given.sparse, "X")
+            largest = validate.scan_sparse(given.sparse, "X")
+        _check_range(given, largest)
         _check_feature_names(self, X, reset=reset)
         if reset:
             self.n_features_in_ = given.rows.width
@@ -79,6 +107,16 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _check_range(given: Given, largest: float) -> None:
+    """Refuse values whose differences cannot be told in the precision of the data."""
+    dtype = given.rows.dtype
+    if largest > torch.finfo(dtype).max / ROOM / math.sqrt(given.rows.width):
+        advice = "scale them down, or give float64" if dtype == torch.float32 else "scale them down"
+        raise InputError(
+            f"X holds values as large as {largest:.3g}, whose distances leave the range of {str(dtype)[6:]}; {advice}"
+        )
 
 
 def at_least_two_rows(given: Given, what: str) -> None:

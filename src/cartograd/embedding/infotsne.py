@@ -80,7 +80,13 @@ class InfoTSNE(EntropicInput, NegativeSamplingNeighborEmbedding):
         return self._blocks.pull(self._layout, self._pull)
 
     def _compute_repulsive_gradients(self) -> torch.Tensor:
-        return push_both_ends(self._layout, self.neg_indices_, lambda s: -self._push(s) / len(self._layout))
+        n = len(self._layout)
+
+        def slope(s: torch.Tensor) -> torch.Tensor:
+            w = s.add_(1).reciprocal_()
+            return w.square() * (-1 / (n * w.sum(1, keepdim=True)))
+
+        return push_both_ends(self._layout, self.neg_indices_, slope)
 
     def _buffers(self) -> tuple[str, ...]:
         return (*super()._buffers(), "_blocks")

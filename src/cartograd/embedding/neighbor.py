@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from cartograd.affinity.data import check_source
 from cartograd.embedding import loop
 from cartograd.embedding.base import AffinityMatcher
 from cartograd.embedding.memory import graph_bytes
-from cartograd.embedding.neighbourhood import Neighbourhood, found_or_given
+from cartograd.embedding.neighbourhood import FARTHEST, Neighbourhood, found_or_given
 from cartograd.embedding.placement import fixed_sample, mean_of_neighbours, ordered_sum, refine
 from cartograd.embedding.source import Source
 from cartograd.engine import Tensor, no_grad
@@ -208,7 +209,8 @@ class NeighborEmbedding(AffinityMatcher):
         fitted = self._placement
         k = min(fitted.k, fitted.source.n)
         indices, distances = fitted.source.neighbours_of(rows, k, self.backend, fitted.seed)
-        weights = self._weights_of_new(distances.to(torch.float64) / fitted.scale)
+        near = (distances.to(torch.float64) / fitted.scale).clamp_(max=FARTHEST)
+        weights = self._weights_of_new(near)
         return self._settle(indices, weights.to(fitted.places.dtype), keys)
 
     def _weights_of_new(self, distances: torch.Tensor) -> torch.Tensor:
@@ -225,14 +227,19 @@ class NeighborEmbedding(AffinityMatcher):
             return Z
         fixed = fitted.places[fixed_sample(fitted.source.n, fitted.seed, Z.device)]
 
-        def gradient(z: torch.Tensor, rows: slice, step: int) -> torch.Tensor:
-            apart = z[:, None, :] - fitted.places[indices[rows]]
-            pull = weights[rows] * self._pull(apart.square().sum(2))
-            away = z[:, None, :] - fixed
-            push = self.repulsion_strength * self._push_on_new(away.square().sum(2))
-            return 2 * (ordered_sum(pull[:, :, None] * apart) - ordered_sum(push[:, :, None] * away))
+        def forces(rows: slice) -> Callable[[torch.Tensor, int], torch.Tensor]:
+            near, strength = fitted.places[indices[rows]], weights[rows]
 
-        return refine(Z, gradient, (len(fixed) + indices.shape[1]) * Z.shape[1])
+            def gradient(z: torch.Tensor, step: int) -> torch.Tensor:
+                apart = z[:, None, :] - near
+                pull = strength * self._pull(apart.square().sum(2))
+                away = z[:, None, :] - fixed
+                push = self.repulsion_strength * self._push_on_new(away.square().sum(2))
+                return 2 * (ordered_sum(pull[:, :, None] * apart) - ordered_sum(push[:, :, None] * away))
+
+            return gradient
+
+        return refine(Z, forces, (len(fixed) + indices.shape[1]) * Z.shape[1])
 
     def _pull(self, s: torch.Tensor) -> torch.Tensor:
         """The derivative of the attraction of a pair by its squared distance."""

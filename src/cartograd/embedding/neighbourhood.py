@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cartograd.affinity import EntropicAffinity, checks, joint_probabilities
+from cartograd.affinity import EntropicAffinity, joint_probabilities
 from cartograd.affinity.data import given_neighbours
 from cartograd.errors import InputError, OptionError
 from cartograd.neighbors import Graph
@@ -74,15 +74,13 @@ def fitting_neighbours(wanted: int, n: int, name: str = "n_neighbors", with_self
     return most
 
 
-def fitting_perplexity(perplexity: float, default: float, n: int) -> float:
-    """The perplexity, or for few rows the largest that fits: silently no, with a warning for the default value.
+def fitting_perplexity(perplexity: float, n: int) -> float:
+    """The perplexity, or where the different rows are too few for it a third of their number, with a warning.
 
-    A perplexity that was chosen and does not fit is refused.
+    One that was chosen and does not fit the number of rows given has been refused before.
     """
     if perplexity <= n - 1:
         return float(perplexity)
-    if perplexity != default:
-        checks.perplexity_fits(perplexity, n)
     most = max(1.0, (n - 1) / 3)
     warnings.warn(
         f"perplexity={perplexity:g} is too large for {n} different rows: {most:.3g} used", UserWarning, stacklevel=2

@@ -42,8 +42,8 @@ def learning_rate(
     r"""The learning rate of a phase: a number, or "auto".
 
     For gradient descent :math:`\max(n / (4 \lambda), 50)`, lambda being the exaggeration (Belkina et al., 2019; the 4
-    is the factor that the gradient of t-SNE carries). Optimisers that scale gradients themselves take a step of about the
-    learning rate: 0.1 for them, 0.01 in the unit ball, where 1 is the rim.
+    is the factor that the gradient of t-SNE carries). Optimisers that scale gradients themselves take a step of about
+    the learning rate: 0.1 for them, 0.01 in the unit ball, where 1 is the rim.
     """
     if lr != "auto":
         return checks.number(lr, "lr", 0.0, strict=True)
@@ -102,7 +102,7 @@ def scheduler_class(scheduler: Any) -> type[torch.optim.lr_scheduler.LRScheduler
     if inspect.isclass(found) and issubclass(found, base):
         return found
     raise OptionError(
-        f"unknown scheduler {scheduler!r}: give None, a class, or a name in torch.optim.lr_scheduler, such as 'LinearLR'"
+        f"unknown scheduler {scheduler!r}: give None, a class, or a name in torch.optim.lr_scheduler such as 'LinearLR'"
     )
 
 

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cartograd.affinity.counter import hashed, integers, stream
+from cartograd.affinity.data import MetricLike
 from cartograd.embedding.rowkeys import row_keys
-from cartograd.embedding.source import Source, picked
-from cartograd.neighbors.rows import Rows
+from cartograd.embedding.source import Source, largest_value, picked
+from cartograd.neighbors.distances import METRICS
+from cartograd.neighbors.rows import Rows, SparseRows, TensorRows
+from cartograd.neighbors.tiles import tile_rows
 
 if TYPE_CHECKING:
     from cartograd.embedding.base import AffinityMatcher
@@ -26,6 +29,10 @@ SAMPLE = 1024
 """New points are pushed by at most this many of the fitted ones, the same for all."""
 STEPS = 50
 RATE = 0.5
+GROUP = 64
+"""New rows are placed in multiples of so many: at an odd end of an array, powers and exponentials round otherwise."""
+REACH = 1e9
+"""A new row is at most this many times as large as the training rows, which are all equally far from there."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +66,47 @@ class Placement:
 def place(model: AffinityMatcher, rows: Rows) -> torch.Tensor:
     """The places of these rows, (m, c)."""
     fitted = model._placement
+    if fitted.source.n == 1:
+        return fitted.places.expand(rows.count, -1).clone()
     keys = row_keys(rows)
     known = fitted.source.register.find(keys)
     Z = fitted.places[known.clamp(min=0)]
     new = torch.nonzero(known < 0)[:, 0]
     if len(new):
-        others = rows if len(new) == rows.count else picked(rows, new)
-        Z[new] = model._place(others, keys[new])
+        filled = torch.cat([new, new[-1:].expand(-len(new) % GROUP)])
+        others = rows if len(filled) == len(new) == rows.count else picked(rows, filled)
+        others = within_reach(others, fitted.source.metric, fitted.source.largest)
+        Z[new] = model._place(others, keys[filled])[: len(new)]
     return Z
+
+
+def within_reach(rows: Rows, metric: MetricLike, largest: float) -> Rows:
+    """The rows, those that are very far from the training rows pulled in to where squares are still in range.
+
+    A row far out would otherwise decide how all that are placed with it are scaled.
+
+    Parameters
+    ----------
+    rows : Rows
+        New rows.
+    metric : str or callable
+        How they are compared with the training rows.
+    largest : float
+        The largest absolute value in those.
+    """
+    kind = METRICS.get(metric) if isinstance(metric, str) else None
+    limit = REACH * (largest or 1.0)
+    if kind is None or not (kind.degree or kind.unit) or largest_value(rows) <= limit:
+        return rows
+    if isinstance(rows, SparseRows):
+        from scipy.sparse import diags_array
+
+        sizes = abs(rows.matrix).max(axis=1).toarray().ravel()
+        matrix = diags_array(limit / sizes.clip(min=limit)) @ rows.matrix
+        return SparseRows(matrix.tocsr(), rows.dtype, rows.device)
+    step = tile_rows(rows.width)
+    blocks = (rows.block(start, min(start + step, rows.count)) for start in range(0, rows.count, step))
+    return TensorRows(torch.cat([part * (limit / part.abs().amax(1, keepdim=True).clamp(min=limit)) for part in blocks]))
 
 
 def ordered_sum(values: torch.Tensor) -> torch.Tensor:
@@ -96,7 +136,7 @@ def own_draws(keys: torch.Tensor, n: int, count: int, seed: int, step: int) -> t
 
 def refine(
     Z: torch.Tensor,
-    gradient: Callable[[torch.Tensor, slice, int], torch.Tensor],
+    forces: Callable[[slice], Callable[[torch.Tensor, int], torch.Tensor]],
     per_row: int,
     steps: int = STEPS,
     rate: float = RATE,
@@ -107,19 +147,20 @@ def refine(
     ----------
     Z : torch.Tensor
         (m, c) starts; not changed.
-    gradient : callable
-        Of (points of a piece, which rows these are, step).
+    forces : callable
+        For some of the rows, a function of (their points, step) that gives the gradient.
     per_row : int
         Elements the gradient holds for each row; says how many rows make a piece.
     steps, rate
         T and r.
     """
-    piece = max(1, PIECE // max(per_row, 1))
+    piece = max(1, PIECE // max(per_row, 1) // GROUP) * GROUP
     done = []
     for start in range(0, len(Z), piece):
         rows = slice(start, min(start + piece, len(Z)))
         z = Z[rows].clone()
+        gradient = forces(rows)
         for step in range(steps):
-            z -= rate * (1 - step / steps) * gradient(z, rows, step)
+            z -= rate * (1 - step / steps) * gradient(z, step)
         done.append(z)
     return torch.cat(done)

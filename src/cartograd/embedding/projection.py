@@ -10,7 +10,7 @@ import torch
 from cartograd.affinity import checks
 from cartograd.affinity.data import plain
 from cartograd.embedding.covariance import Centred
-from cartograd.embedding.estimator import Estimator, detached
+from cartograd.embedding.estimator import Estimator, detached, loses_nothing
 from cartograd.embedding.stream import is_stream, opened
 from cartograd.errors import InputError, OptionError
 from cartograd.neighbors import validate
@@ -27,6 +27,7 @@ GPU_PROJECTED_ROWS = 8192
 class Projection(Estimator):
     r"""The base of `PCA`, `IncrementalPCA` and `ExactIncrementalPCA`: :math:`z = V^T (x - \mu)`."""
 
+    @loses_nothing
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Find the components of X and return its scores, (n, n_components), of the kind of X.
 

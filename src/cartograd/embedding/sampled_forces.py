@@ -30,27 +30,34 @@ def push_both_ends(
     """
     n, m = others.shape
     step = max(1, PIECE_PAIRS // max(m, 1))
+    planes = Z.T.contiguous()  # a coordinate at a time: (r, m) matrices are twice as fast as (r, m, c) ones
 
     def piece(start: int) -> tuple[torch.Tensor, torch.Tensor]:
         columns = others[start : start + step]
-        apart = Z[start : start + step, None, :] - Z.index_select(0, columns.reshape(-1)).reshape(*columns.shape, -1)
-        force = (2 * slope(apart.square().sum(2)))[:, :, None] * apart
-        return force.sum(1), scattered(force.reshape(-1, Z.shape[1]), columns.reshape(-1), n)
+        flat = columns.reshape(-1)
+        apart = [own[start : start + step, None] - own.index_select(0, flat).view(columns.shape) for own in planes]
+        squared = apart[0].square()
+        for part in apart[1:]:
+            squared.addcmul_(part, part)
+        strength = slope(squared).mul_(2)
+        forces = torch.stack([part.mul_(strength) for part in apart])
+        return forces.sum(2), scattered(forces.view(len(planes), -1), flat, n)
 
     parts = list(spread(piece, range(0, n, step)))
-    gradient = torch.cat([own for own, _ in parts])
+    gradient = torch.cat([own for own, _ in parts], 1)
     for _, theirs in parts:
         gradient -= theirs
-    return gradient
+    return gradient.T.contiguous()
 
 
 def scattered(values: torch.Tensor, places: torch.Tensor, n: int) -> torch.Tensor:
-    """Sums of the values (m, c) that go to each of n places, in the order of m, (n, c)."""
+    """Sums of the values (c, m) that go to each of n places, in the order of m, (c, n)."""
     if values.device.type == "cpu":
-        return torch.zeros(n, values.shape[1], dtype=values.dtype).scatter_add_(
-            0, places[:, None].expand(-1, values.shape[1]), values
-        )
+        sums = torch.zeros(len(values), n, dtype=values.dtype)
+        for total, part in zip(sums, values, strict=True):
+            total.scatter_add_(0, places, part)
+        return sums
     order = torch.argsort(places, stable=True)  # atomics would add in another order each time
     counts = torch.bincount(places, minlength=n)
-    offsets = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)])
-    return torch.segment_reduce(values[order], "sum", offsets=offsets, axis=0, initial=0.0)
+    offsets = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)]).expand(len(values), -1)
+    return torch.segment_reduce(values[:, order], "sum", offsets=offsets, axis=1, initial=0.0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from cartograd.affinity.counter import at, stream, uniform
+from cartograd.affinity.counter import at, small_integers, stream, uniform
 from cartograd.errors import OptionError
 from cartograd.neighbors import Graph
 
@@ -83,7 +83,12 @@ class Complement:
         """`count` allowed rows for each of the rows start to stop, with repetition, (stop - start, count) int64."""
         rows = torch.arange(start, self.n if stop is None else stop, device=self.keys.device)
         key = stream(seed, "negatives", step)
-        rank = uniform(key, (len(rows), count), rows.device, first=start * count) * self.allowed[rows, None]
-        rank = rank.to(torch.int64)
+        allowed = self.allowed[rows, None]
+        if self.n <= 1 << 16:
+            rank = small_integers(key, allowed, (len(rows), count), start)
+        else:
+            rank = (uniform(key, (len(rows), count), rows.device, first=start * count) * allowed).to(torch.int64)
+        if len(self.keys) == self.n:  # only the row itself is excluded
+            return rank.add_(rank >= rows[:, None])
         place = torch.searchsorted(self.keys, (rows[:, None] * (self.n + 1) + rank), right=True)
         return rank + place - self.indptr[rows, None]

@@ -32,7 +32,7 @@ class SNE(EntropicInput):
         Has no effect: the bandwidths are found to full precision.
     lr, max_iter, early_exaggeration_coeff, early_exaggeration_iter, repulsion_strength, metric, precomputed_knn
         See `NeighborEmbedding`.
-    optimizer, optimizer_kwargs, scheduler, scheduler_kwargs, init, init_scaling, check_interval, callbacks, n_components
+    optimizer, optimizer_kwargs, scheduler, scheduler_kwargs, init, init_scaling, check_interval, callbacks
         See `AffinityMatcher`.
 
     Examples

@@ -33,12 +33,15 @@ class Source:
         Which of them each row given is; None where all were kept.
     metric : str or callable
         How they are compared.
+    largest : float
+        The largest absolute value in them.
     """
 
     rows: Rows
     register: Register
     distinct: Distinct | None
     metric: MetricLike
+    largest: float
 
     @property
     def n(self) -> int:
@@ -60,7 +63,15 @@ def make_source(rows: Rows, metric: MetricLike, merge: bool) -> Source:
     distinct = distinct_rows(keys) if merge and metric != "precomputed" else None
     if distinct is not None:
         rows, keys = picked(rows, distinct.first), keys[distinct.first]
-    return Source(rows, Register.of(keys), distinct, metric)
+    return Source(rows, Register.of(keys), distinct, metric, largest_value(rows))
+
+
+def largest_value(rows: Rows) -> float:
+    """The largest absolute value in the rows."""
+    if isinstance(rows, SparseRows):
+        return float(abs(rows.matrix.data).max()) if rows.matrix.nnz else 0.0
+    step = tile_rows(rows.width)
+    return max(float(rows.block(s, min(s + step, rows.count)).abs().max()) for s in range(0, rows.count, step))
 
 
 def picked(rows: Rows, ids: torch.Tensor) -> Rows:

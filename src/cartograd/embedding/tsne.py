@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -45,7 +46,7 @@ class TSNE(EntropicInput):
         The number of those steps.
     lr, max_iter, repulsion_strength, metric, precomputed_knn, learning_rate, early_exaggeration
         See `NeighborEmbedding`.
-    optimizer, optimizer_kwargs, scheduler, scheduler_kwargs, init, init_scaling, check_interval, callbacks, n_components
+    optimizer, optimizer_kwargs, scheduler, scheduler_kwargs, init, init_scaling, check_interval, callbacks
         See `AffinityMatcher`.
 
     Attributes
@@ -75,7 +76,7 @@ class TSNE(EntropicInput):
         checks.choice(self.method, "method", ("auto", "exact", "fft"))
         if self.method == "fft" and self.n_components > 3:
             raise OptionError(
-                f"method='fft' draws maps of 1 to 3 dimensions, got n_components={self.n_components}; use method='exact'"
+                f"method='fft' draws maps of 1 to 3 dimensions, got n_components={self.n_components}; use 'exact'"
             )
 
     def _optimise(self) -> None:
@@ -119,11 +120,12 @@ class TSNE(EntropicInput):
         Z = mean_of_neighbours(fitted.places, indices, weights)
         repulsion = self._field(fitted.places)
 
-        def gradient(z: torch.Tensor, rows: slice, step: int) -> torch.Tensor:
+        def forces(rows: slice) -> Callable[[torch.Tensor, int], torch.Tensor]:
             edges = EdgeBlocks.of_lists(indices[rows], weights[rows])
-            return tsne_attraction(z, edges, fitted.places) + self.repulsion_strength * repulsion(z)
+            strength = self.repulsion_strength
+            return lambda z, step: tsne_attraction(z, edges, fitted.places) + strength * repulsion(z)
 
-        return refine(Z, gradient, indices.shape[1] * Z.shape[1])
+        return refine(Z, forces, indices.shape[1] * Z.shape[1])
 
     def _field(self, places: torch.Tensor) -> Any:
         """The repulsion that all fitted points exert on a new one."""

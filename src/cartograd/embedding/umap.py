@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -35,7 +36,7 @@ class UMAP(NegativeSamplingNeighborEmbedding):
 
     P is the fuzzy union of neighbourhoods (`UMAPAffinity`). At each step the edges that are due, in proportion to their
     weights, pull both their ends, and push each away from `negative_sample_rate` random points, which stay; all points
-    move at once, so the map does not depend on the number of threads. Semantics are those of umap-learn: true distances,
+    move at once, so the map does not depend on the number of threads. Semantics are umap-learn's: true distances,
     `n_neighbors` counts the row itself, forces are clipped pair by pair, edges act at exact periods. Since all pairs
     act at once, the sum of a point's attractions and that of its repulsions are clipped too.
 
@@ -234,16 +235,21 @@ class UMAP(NegativeSamplingNeighborEmbedding):
         a, b, count = fitted.more["a"], fitted.more["b"], 2 * self._rate()
         strength = self.repulsion_strength * self._rate() * ordered_sum(weights)[:, None] / max(count, 1)
 
-        def gradient(z: torch.Tensor, rows: slice, step: int) -> torch.Tensor:
-            near = z[:, None, :] - fitted.places[indices[rows]]
-            pull = attraction(near.reshape(-1, c), a, b).reshape(near.shape) * weights[rows][:, :, None]
-            if count == 0:
-                return ordered_sum(pull)
-            others = own_draws(keys[rows], fitted.source.n, count, fitted.seed, step)
-            far = z[:, None, :] - fitted.places[others]
-            push = repulsion(far.reshape(-1, c), a, b).reshape(far.shape)
-            return ordered_sum(pull) + strength[rows] * ordered_sum(push)
+        def forces(rows: slice) -> Callable[[torch.Tensor, int], torch.Tensor]:
+            neighbours, share = fitted.places[indices[rows]], weights[rows][:, :, None]
+
+            def gradient(z: torch.Tensor, step: int) -> torch.Tensor:
+                near = z[:, None, :] - neighbours
+                pull = ordered_sum(attraction(near.reshape(-1, c), a, b).reshape(near.shape) * share)
+                if count == 0:
+                    return pull
+                others = own_draws(keys[rows], fitted.source.n, count, fitted.seed, step)
+                far = z[:, None, :] - fitted.places[others]
+                return pull + strength[rows] * ordered_sum(repulsion(far.reshape(-1, c), a, b).reshape(far.shape))
+
+            return gradient
 
         Z = mean_of_neighbours(fitted.places, indices, weights)
         steps = 100 if fitted.source.n <= 10_000 else 30
-        return refine(Z, gradient, (indices.shape[1] + count) * c, steps, rate=0.25 * float(self._learning_rate()))
+        lr = self._learning_rate()
+        return refine(Z, forces, (indices.shape[1] + count) * c, steps, rate=0.25 * (1.0 if lr == "auto" else lr))

@@ -73,7 +73,7 @@ def intake(data: Any, name: str, device: torch.device | str | None) -> Given:
 
 def _from_tensor(data: torch.Tensor, name: str, device: torch.device | str | None, kind: str) -> Given:
     data = data.detach()
-    validate.check_tensor_numbers(data.dtype, name)
+    validate.check_tensor_numbers(data, name)
     validate.check_shape(tuple(data.shape), name)
     small = data.dtype in (torch.float16, torch.bfloat16, torch.float32)
     small = small or str(data.dtype).removeprefix("torch.") in SMALL_INTEGERS
@@ -107,13 +107,21 @@ def _plain_numbers(array: Any, name: str) -> Any:
     real = (int, float, numpy.number, numpy.bool_)
     odd = [value for value in array.flat if not isinstance(value, real) or isinstance(value, complex)]
     if not odd:
-        return array.astype(numpy.float64)
+        return _widened(array, name)
     for value in odd:
         if not isinstance(value, (str, bytes, complex, type(None))):
             raise UnsupportedError(
                 f"{name} holds {value!r} of type {type(value).__name__}: float() argument must be a string or a number"
             )
     return array
+
+
+def _widened(array: Any, name: str) -> Any:
+    """An object array of numbers as float64."""
+    try:
+        return array.astype(numpy.float64)
+    except OverflowError:
+        raise InputError(f"{name} holds a whole number beyond the range of float64; scale the data down") from None
 
 
 def _from_sparse(data: Any, name: str, device: torch.device) -> SparseRows:

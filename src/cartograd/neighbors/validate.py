@@ -96,10 +96,18 @@ def check_numbers(dtype: Any, name: str) -> None:
         )
 
 
-def check_tensor_numbers(dtype: torch.dtype, name: str) -> None:
-    """Refuse tensors whose elements are not real numbers."""
-    if dtype.is_complex:
-        raise InputError(f"Complex data not supported: {name} has dtype {dtype}; use {name}.real or stack both parts")
+def check_tensor_numbers(data: torch.Tensor, name: str) -> None:
+    """Refuse tensors whose elements are not real numbers, one beside the other."""
+    if data.dtype.is_complex:
+        raise InputError(
+            f"Complex data not supported: {name} has dtype {data.dtype}; use {name}.real or stack both parts"
+        )
+    if data.is_quantized:
+        raise UnsupportedError(f"{name} is a quantized tensor; use {name}.dequantize()")
+    if data.is_nested or data.layout != torch.strided:
+        raise UnsupportedError(f"{name} is a tensor of layout {data.layout}; use {name}.to_dense(), or scipy.sparse")
+    if data.is_meta:
+        raise UnsupportedError(f"{name} is on the meta device and holds no values")
 
 
 def array_from(data: Any, name: str) -> Any:
