@@ -215,9 +215,11 @@ class AffinityMatcher(Estimator):
         check_options(self.scheduler_kwargs, "scheduler_kwargs")
         if self.scheduler is not None:
             scheduler_class(self.scheduler)
-        for callback in self.callbacks or ():
-            if not callable(callback):
-                raise UnsupportedError(f"callbacks must be functions of (step, embedding, loss), got {callback!r}")
+        callbacks = () if self.callbacks is None else self.callbacks
+        if not isinstance(callbacks, (list, tuple)) or not all(map(callable, callbacks)):
+            raise UnsupportedError(
+                f"callbacks must be functions of (step, embedding, loss), in a list, got {callbacks!r}"
+            )
         seed_of(self.random_state)
         self._check_affinities()
 

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
 from cartograd.affinity import checks
-from cartograd.errors import InputError
+from cartograd.errors import InputError, UnsupportedError
 from cartograd.neighbors import validate
 from cartograd.neighbors.intake import Given, intake
 from cartograd.neighbors.tiles import tile_rows
@@ -78,11 +78,20 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         else:
             largest = validate.scan_sparse(given.sparse, "X")
         _check_range(given, largest)
-        _check_feature_names(self, X, reset=reset)
+        self._check_names(X, reset)
         if reset:
             self.n_features_in_ = given.rows.width
             self.n_samples_in_ = given.rows.count
         return given
+
+    def _check_names(self, X: Any, reset: bool) -> None:
+        """The names of the columns of a frame: remembered with `reset`, otherwise compared."""
+        try:
+            _check_feature_names(self, X, reset=reset)
+        except TypeError as error:
+            raise UnsupportedError(str(error)) from None
+        except ValueError as error:
+            raise InputError(str(error)) from None
 
     def _check_width(self, given: Given) -> None:
         check_is_fitted(self)

@@ -15,7 +15,7 @@ from cartograd.neighbors import Graph
 
 def known_labels(y: Any, n: int) -> torch.Tensor:
     """The class of each row as a number, (n,) int64; -1 where it is unknown: -1, None or NaN."""
-    values = y.detach().cpu().numpy() if hasattr(y, "detach") else numpy.asarray(y)
+    values = _array(y)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.shape != (n,):
@@ -25,11 +25,31 @@ def known_labels(y: Any, n: int) -> torch.Tensor:
     elif values.dtype.kind == "f":
         unknown = numpy.isnan(values) | (values == -1)
     else:
-        unknown = numpy.array([one is None or one != one or one == -1 for one in values.tolist()])
+        unknown = numpy.array([_is_unknown(one) for one in values.tolist()])
     codes = numpy.full(n, -1, dtype=numpy.int64)
     known = values[~unknown]
     codes[~unknown] = numpy.unique(known.astype(str) if values.dtype == object else known, return_inverse=True)[1]
     return torch.from_numpy(codes)
+
+
+def _array(y: Any) -> Any:
+    if hasattr(y, "detach"):
+        y = y.detach().cpu()
+        return (y.to(torch.float32) if y.dtype == torch.bfloat16 else y).numpy()
+    if isinstance(y, numpy.ma.MaskedArray):
+        return numpy.ma.filled(y.astype(object), None)
+    try:
+        return numpy.asarray(y)
+    except ValueError:
+        raise InputError("y must have one label for each row, got lists of different lengths") from None
+
+
+def _is_unknown(label: Any) -> bool:
+    """None, NaN (which is not equal to itself), pandas.NA (which cannot tell), or -1."""
+    try:
+        return label is None or bool(label != label) or bool(label == -1)
+    except TypeError:
+        return True
 
 
 def intersected(graph: Graph, labels: torch.Tensor, target_weight: float) -> Graph:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from cartograd.errors import MemoryBudgetError
+from cartograd.neighbors.searching import EXACT_UP_TO
+from cartograd.neighbors.tiles import TILE_ROWS
 
 if TYPE_CHECKING:
     from cartograd.embedding.base import AffinityMatcher
@@ -29,10 +31,23 @@ def free_bytes(device: torch.device) -> float:
     return float("inf")
 
 
-def graph_bytes(n: int, k: int, size: int) -> float:
-    """The most a fit holds beside the data: neighbours, and the sort of both directions of their edges."""
-    edges = 2.0 * n * k
-    return n * k * (8.0 + size) + edges * (3 * 8.0 + 2 * size)
+def graph_bytes(n: int, k: int, d: int, size: int, sampled: int = 0) -> float:
+    """The most a fit holds beside the data themselves, by figures seen.
+
+    Per neighbour the two directions of an edge as they are sorted (int64 keys, order, weights in float64), per row
+    the keys and places, a working copy of the data with tiles of distances, and the pairs sampled at a step.
+
+    Parameters
+    ----------
+    n, k, d : int
+        Rows, neighbours of each, columns.
+    size : int
+        Bytes of a number.
+    sampled : int, default=0
+        Points drawn for each row at a step.
+    """
+    tiles = 24.0 * min(n, TILE_ROWS) ** 2 if n <= EXACT_UP_TO else 0.0  # of the exact search
+    return 30e6 + tiles + n * (2000.0 + 150.0 * k + 3.8 * d * size + 28.0 * sampled)
 
 
 def refuse_if_too_large(model: AffinityMatcher, source: Source) -> None:

@@ -58,6 +58,9 @@ class NegativeSamplingNeighborEmbedding(NeighborEmbedding):
         """Draw the negatives of a step."""
         self.neg_indices_ = self._complement.draw_all(int(self.n_negatives or 0), self._seed, step)
 
+    def _sampled_pairs(self) -> int:
+        return int(self.n_negatives or 0)
+
     def _buffers(self) -> tuple[str, ...]:
         return (*super()._buffers(), "_complement", "_step", "neg_indices_")
 

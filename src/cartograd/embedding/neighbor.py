@@ -145,7 +145,10 @@ class NeighborEmbedding(AffinityMatcher):
     def _memory(self, n: int, d: int, size: int) -> tuple[float, str]:
         if self.affinity_in is not None:
             return super()._memory(n, d, size)
-        return graph_bytes(n, self._searched(n), size), "use fewer neighbours, float32 data or fewer rows"
+        return graph_bytes(n, self._searched(n), d, size, self._sampled_pairs()), "use fewer neighbours, float32 data or fewer rows"
+
+    def _sampled_pairs(self) -> int:
+        return 0
 
     def _searched(self, n: int) -> int:
         """How many neighbours are searched for each of n rows."""
@@ -184,7 +187,7 @@ class NeighborEmbedding(AffinityMatcher):
 
     def _has_closed_form(self) -> bool:
         """Whether the gradients are written down, and not for another loss than the one that is."""
-        return self._use_closed_form_gradients and _written_down(type(self))
+        return self._use_closed_form_gradients and _written_down(type(self))  # type: ignore[arg-type]
 
     def _loss_now(self) -> float:
         """The loss without exaggeration, so that the whole history can be compared."""

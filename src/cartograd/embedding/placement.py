@@ -106,7 +106,9 @@ def within_reach(rows: Rows, metric: MetricLike, largest: float) -> Rows:
         return SparseRows(matrix.tocsr(), rows.dtype, rows.device)
     step = tile_rows(rows.width)
     blocks = (rows.block(start, min(start + step, rows.count)) for start in range(0, rows.count, step))
-    return TensorRows(torch.cat([part * (limit / part.abs().amax(1, keepdim=True).clamp(min=limit)) for part in blocks]))
+    return TensorRows(
+        torch.cat([part * (limit / part.abs().amax(1, keepdim=True).clamp(min=limit)) for part in blocks])
+    )
 
 
 def ordered_sum(values: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import torch
 
-from cartograd.affinity.data import MetricLike, plain
+from cartograd.affinity.data import MetricLike, not_negative, plain
 from cartograd.embedding.rowkeys import Distinct, Register, distinct_rows, row_keys
 from cartograd.neighbors import search
 from cartograd.neighbors.rows import FileRows, Rows, SparseRows, TensorRows
@@ -111,4 +111,5 @@ def _distances(
         verbose=verbose,
     )
     indices, distances = (plain(part).to(source.rows.device) for part in (indices, distances))
+    distances = not_negative(distances, metric)
     return indices, distances.sqrt() if metric == "sqhyperbolic" else distances

@@ -11,7 +11,7 @@ from cartograd.affinity.counter import normal, stream
 from cartograd.affinity.data import plain
 from cartograd.embedding.pca import principal_scores
 from cartograd.embedding.spectral_start import spectral_coordinates
-from cartograd.errors import InputError, OptionError
+from cartograd.errors import InputError, OptionError, UnsupportedError
 from cartograd.neighbors import Graph
 from cartograd.neighbors.rows import Rows
 
@@ -26,15 +26,24 @@ def check_start(init: Any, n: int | None, n_components: int) -> None:
         if init not in KINDS:
             raise OptionError(f"unknown init {init!r}: known are {', '.join(KINDS)}, or an array (n, n_components)")
         return
-    points = plain(init)
+    points = _points(init)
     if n is not None and tuple(points.shape) != (n, n_components):
         raise InputError(f"init must be an array of shape {(n, n_components)}, got {tuple(points.shape)}")
-    if not points.dtype.is_floating_point and points.dtype not in (torch.int32, torch.int64):
-        raise InputError(f"init must hold numbers, got {points.dtype}")
+    if points.is_complex() or points.dtype == torch.bool:
+        raise InputError(f"init must hold real numbers, got {points.dtype}")
     bad = ~torch.isfinite(points)
     if bool(bad.any()):
         row, column = torch.nonzero(bad)[0].tolist()
         raise InputError(f"init contains {float(points[row, column])} at row {row}, column {column}")
+
+
+def _points(init: Any) -> torch.Tensor:
+    try:
+        return plain(init)
+    except (TypeError, ValueError):
+        names = ", ".join(KINDS)
+        message = f"init must be one of {names}, or an array (n, n_components) of numbers, got {type(init).__name__}"
+        raise UnsupportedError(message) from None
 
 
 def starting_points(

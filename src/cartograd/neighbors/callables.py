@@ -34,7 +34,9 @@ def metric_of(function: Distance, sample: torch.Tensor) -> Metric:
     tile = _in_pieces(_recognise(function, sample, name), name)
 
     def pairs(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return torch.stack([tile(a[i : i + 1], b[i : i + 1])[0, 0] for i in range(len(a))])
+        a, b = torch.broadcast_tensors(a, b)
+        both = zip(a.reshape(-1, 1, a.shape[-1]), b.reshape(-1, 1, b.shape[-1]), strict=True)
+        return torch.stack([tile(x, y)[0, 0] for x, y in both]).reshape(a.shape[:-1])
 
     return Metric(name, tile, lambda raw: raw, pairs, symmetric=False, parallel=False)
 

@@ -108,7 +108,7 @@ def hamming_tile(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def hamming_pairs(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """The share of columns that differ, row by row."""
-    return (a != b).sum(-1).to(a.dtype).div_(a.shape[1])
+    return (a != b).sum(-1).to(a.dtype).div_(a.shape[-1])
 
 
 def jaccard_tile(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -54,6 +54,7 @@ class Given:
 
 def intake(data: Any, name: str, device: torch.device | str | None) -> Given:
     """Recognise `data`, check its shape and kind, and make `Rows` of it."""
+    device = None if device is None else validate.check_device(device)
     if isinstance(data, Tensor):
         data, kind = data.data.detach(), "tensor"
     else:
@@ -62,7 +63,7 @@ def intake(data: Any, name: str, device: torch.device | str | None) -> Given:
         return _from_tensor(data, name, device, kind)
     target = torch.device("cpu" if device is None else device)
     if isinstance(data, (torch.utils.data.DataLoader, Iterator)):
-        return Given(_from_loader(data, name, target), "torch", torch.device("cpu"))
+        return Given(*_from_loader(data, name, target), torch.device("cpu"))
     if isinstance(data, numpy.memmap):
         validate.check_shape(data.shape, name)
         return Given(FileRows(data, _float_of(data.dtype, name), target), "numpy", target)
@@ -84,7 +85,7 @@ def _from_tensor(data: torch.Tensor, name: str, device: torch.device | str | Non
 
 def _from_array(data: Any, name: str) -> torch.Tensor:
     if isinstance(data, numpy.ma.MaskedArray):
-        data = numpy.ma.filled(data.astype(numpy.float64), numpy.nan)
+        data = numpy.ma.filled(data.astype(numpy.float64) if data.dtype.kind in "biu" else data, numpy.nan)
     elif hasattr(data, "to_numpy"):  # pandas and polars, without importing either
         data = data.to_numpy()
     elif isinstance(data, (list, tuple)) and any(isinstance(row, (torch.Tensor, Tensor)) for row in data):
@@ -135,15 +136,15 @@ def _from_sparse(data: Any, name: str, device: torch.device) -> SparseRows:
     return SparseRows(matrix, dtype, device)
 
 
-def _from_loader(loader: Any, name: str, device: torch.device) -> FileRows:
-    """One pass over the loader, batch by batch, into a temporary file.
+def _from_loader(loader: Any, name: str, device: torch.device) -> tuple[FileRows, str]:
+    """One pass over the loader, batch by batch, into a temporary file; and of what kind its batches are.
 
     A second pass over a loader that shuffles would give the rows other ids, so there is only one.
     """
     with tempfile.TemporaryFile(prefix="cartograd-rows-") as file:
-        width, count, dtype = 0, 0, torch.float32
+        width, count, dtype, kind = 0, 0, torch.float32, "numpy"
         for batch in loader:
-            piece = _batch_array(batch, name)
+            piece, kind = _batch_array(batch, name)
             if count == 0:
                 width, dtype = piece.shape[1], _float_of(piece.dtype, name)
             elif piece.shape[1] != width:
@@ -154,20 +155,22 @@ def _from_loader(loader: Any, name: str, device: torch.device) -> FileRows:
             raise InputError(f"{name} is empty: found 0 sample(s): the DataLoader gave no batch.")
         file.flush()
         mapped = numpy.memmap(file, dtype=_numpy_float(dtype), mode="r", shape=(count, width))
-    return FileRows(mapped, dtype, device)  # the map keeps the nameless file alive
+    return FileRows(mapped, dtype, device), kind  # the map keeps the nameless file alive
 
 
-def _batch_array(batch: Any, name: str) -> Any:
+def _batch_array(batch: Any, name: str) -> tuple[Any, str]:
     if isinstance(batch, dict):
         batch = next(itertools.islice(batch.values(), 1))
     if isinstance(batch, (list, tuple)):
         batch = batch[0]
+    kind = "tensor" if isinstance(batch, Tensor) else "torch" if isinstance(batch, torch.Tensor) else "numpy"
+    batch = batch.data if isinstance(batch, Tensor) else batch
     if isinstance(batch, torch.Tensor):
         batch = batch.detach().to("cpu", torch.float32 if batch.dtype == torch.bfloat16 else batch.dtype).numpy()
     array = validate.array_from(batch, name)
     validate.check_numbers(array.dtype, name)
     validate.check_shape(array.shape, f"a batch of {name}")
-    return array
+    return array, kind
 
 
 def _float_of(dtype: Any, name: str) -> torch.dtype:

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import torch
 
+CROWD = 2
+"""Where more than this many times the length of a list would pass, the best are found first."""
+
 Entries = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Row, column and value of single elements of a tile, (e,) each."""
 
@@ -46,17 +49,23 @@ class Lists:
 
     def pick(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> Entries:
         """What of a tile (r, m) can enter the lists of `rows` (r,), its columns being `names` (m,). Changes nothing."""
-        if self._empty(rows):
+        mask = None if self._empty(rows) else tile < self.worst[rows][:, None]
+        if mask is None or self._crowded(mask, len(rows)):
             return self._best_of(rows, names, tile)
-        row, column, value = below_rows(tile, self.worst[rows])
+        row, column, value = _entries(tile, mask)
         return rows[row], names[column], value
 
     def pick_columns(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> Entries:
         """The same for a tile (m, r) that stands on its side."""
-        if self._empty(rows):
+        mask = None if self._empty(rows) else tile < self.worst[rows]
+        if mask is None or self._crowded(mask, len(rows)):
             return self._best_of(rows, names, tile.T.contiguous())
-        row, column, value = below_columns(tile, self.worst[rows])
+        row, column, value = _entries(tile, mask)
         return rows[column], names[row], value
+
+    def _crowded(self, mask: torch.Tensor, rows: int) -> bool:
+        """Whether far more would pass than the lists can hold, as where clusters follow each other in the data."""
+        return int(mask.sum()) > CROWD * rows * self.value.shape[1]
 
     def _empty(self, rows: torch.Tensor) -> bool:
         """Whether many of the rows have no full list yet, so that a comparison would let everything pass."""

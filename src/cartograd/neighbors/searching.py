@@ -98,7 +98,9 @@ def search(
     validate.check_share(recall)
     seed = seed_of(random_state)
     given = intake(X, "X", device)
-    asked = None if queries is None else intake(_like(queries, given), "queries", device or given.rows.device)
+    if queries is not None and metric != "precomputed":
+        queries = _like(queries, given)
+    asked = None if queries is None else intake(queries, "queries", device or given.rows.device)
     without_self = asked is None if exclude_self is None else bool(exclude_self)
     k = validate.check_count(k, given.rows.count, without_self)
     validate.check_queries(given.rows, None if asked is None else asked.rows, metric == "precomputed", without_self)
@@ -138,14 +140,15 @@ def _scaled(data: Any, queries: Any, scale: float) -> tuple[Any, Any]:
 
 
 def _read_off(given: Given, asked: Given | None, k: int, without_self: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    source = given if asked is None else asked
+    validate.check_square((given.rows.count, given.rows.width))
     if given.sparse is None:
         precomputed.check_matrix(given.rows, "X", square=True)
-        if asked is not None:
-            precomputed.check_matrix(asked.rows, "queries", square=False)
-        return precomputed.from_matrix(source.rows, k, without_self)
-    validate.check_square(given.sparse.shape)
-    return precomputed.from_sparse(source.sparse, k, without_self)
+    source = given if asked is None else asked
+    if source.sparse is not None:  # pairs that are not stored are no neighbours, whatever the other matrix is
+        return precomputed.from_sparse(source.sparse, k, without_self)
+    if asked is not None:
+        precomputed.check_matrix(asked.rows, "queries", square=False)
+    return precomputed.from_matrix(source.rows, k, without_self)
 
 
 def _solve(problem: Problem, backend: str, config: FaissConfig) -> Found:

@@ -110,6 +110,19 @@ def check_tensor_numbers(data: torch.Tensor, name: str) -> None:
         raise UnsupportedError(f"{name} is on the meta device and holds no values")
 
 
+def check_device(device: Any) -> torch.device:
+    """`device` as torch's, refused where there is none of this name or it cannot be used here."""
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0]
+        raise OptionError(f"device {device!r} cannot be used here ({reason}); use 'auto' or 'cpu'") from None
+    if chosen.type == "meta":
+        raise OptionError("device 'meta' holds no values; use 'auto' or 'cpu'")
+    return chosen
+
+
 def array_from(data: Any, name: str) -> Any:
     """`data` as a NumPy array, with a message of our own where its rows differ in length."""
     if data is None:

@@ -46,6 +46,8 @@ from cartograd.ops import shape as shape
 from cartograd.ops import softmax as softmax
 from cartograd.ops import spatial as spatial
 from cartograd.ops import special as special
+from cartograd.ops import ssd as ssd
+from cartograd.ops import ssd_recompute as ssd_recompute
 from cartograd.ops import ternary as ternary
 from cartograd.ops import unpool as unpool
 from cartograd.ops import vector_norm as vector_norm

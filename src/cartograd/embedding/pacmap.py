@@ -1,0 +1,240 @@
+"""PaCMAP: near, mid-near and far pairs of rows, drawn once, whose weights change from phase to phase."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+import torch
+
+from cartograd.affinity import PACMAPAffinity, checks, far_pairs, mid_near_pairs
+from cartograd.affinity.pacmap import EXTRA_CANDIDATES
+from cartograd.embedding.memory import graph_bytes
+from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
+from cartograd.embedding.neighbourhood import found_or_given
+from cartograd.embedding.pair_forces import Pairs
+from cartograd.embedding.reduction import DIMENSIONS, reduced
+from cartograd.embedding.sampling import Complement
+from cartograd.embedding.source import TRUE_DISTANCE, Source, searchable
+from cartograd.errors import OptionError
+from cartograd.neighbors import Graph
+from cartograd.neighbors.rows import Rows
+
+NEAR, MID, FAR = (10.0, 11.0), (1e4, 10001.0), (1.0, 2.0)
+"""a and b of the losses' derivatives a / (b + s)^2 by the squared distance s (that of far pairs is negative)."""
+FIRST_MID_WEIGHT = 1000.0
+PULL_ON_NEW = 6.0
+"""The weights of a new row's near pairs, together: a step of size 1 then leads about to where they meet."""
+KEPT_FOR_FIT = ("_pairs", "near_indices_", "mid_near_indices_", "_searched_in", "_reduction")
+
+
+def phase_weights(step: int, iter_per_phase: int) -> tuple[float, float, float]:
+    r"""The weights of near, mid-near and far pairs at a step (from 0).
+
+    With p steps a phase: :math:`2,\; 1000 (1 - t / p) + 3 t / p,\; 1` for t < p; 3, 3, 1 for t < 2p; then 1, 0, 1.
+    """
+    if step < iter_per_phase:
+        done = step / iter_per_phase
+        return 2.0, FIRST_MID_WEIGHT * (1 - done) + 3.0 * done, 1.0
+    return (3.0, 3.0, 1.0) if step < 2 * iter_per_phase else (1.0, 0.0, 1.0)
+
+
+def fitting_pairs(n: int, near: int, mid: int, far: int) -> tuple[int, int, int]:
+    """How many near, mid-near and far pairs each of n rows gets: as asked for, or in the same proportion fewer.
+
+    Where they are more than the other rows, as in the PaCMAP package; with a warning where the near ones are fewer too.
+    """
+    total = near + mid + far
+    if total < n:
+        return near, mid, far
+    kept = max(1, n * near // total)
+    if kept < near:
+        message = f"n_neighbors={near} with its mid-near and far pairs is too large for {n} different rows: {kept} used"
+        warnings.warn(message, UserWarning, stacklevel=2)
+    return min(near, kept), n * mid // total, max(1, n * far // total)
+
+
+@dataclass(eq=False, repr=False)
+class PACMAP(NegativeSamplingNeighborEmbedding):
+    r"""Pairwise controlled manifold approximation (Wang, Huang, Rudin and Shaposhnik, 2021).
+
+    .. math:: \min_Z \; w_{NB} \sum_{near} \frac{d_{ij}}{10 + d_{ij}} + w_{MN} \sum_{mid-near} \frac{d_{ij}}{10^4 + d_{ij}}
+        + \rho \, w_{FP} \sum_{far} \frac{1}{1 + d_{ij}}, \qquad d_{ij} = 1 + |z_i - z_j|^2
+
+    Pairs are drawn once, as in the PaCMAP package. Near: the `n_neighbors` of least distance rescaled by the density
+    (`PACMAPAffinity`). Mid-near: the second nearest of six rows drawn at random. Far: rows that are no near pair. The
+    weights (NB, MN, FP) at step t of phases of p = `iter_per_phase` steps: 2, 1000 (1 - t / p) + 3 t / p, 1; then
+    3, 3, 1; from step 2p on 1, 0, 1. Rows of more than 100 dimensions are compared in their 100 leading principal
+    components where the metric is Euclidean, as in the package. Works from two rows on: where there are too few for all
+    pairs, each kind has fewer.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=10
+        Near pairs of each row.
+    MN_ratio : float, default=0.5
+        Mid-near pairs for each near one.
+    FP_ratio : float, default=2.0
+        Far pairs for each near one.
+    n_negatives : int, default=None
+        The number of far pairs of each row, where it is not FP_ratio times `n_neighbors`.
+    discard_NNs : bool, default=True
+        Whether far pairs are never near pairs.
+    iter_per_phase : int, default=100
+        The length of the first two phases; the third takes the rest of `max_iter`.
+    max_iter : int, default=450
+        Steps.
+    lr : float or "auto", default=1.0
+        The learning rate.
+    optimizer : str or class, default="Adam"
+        An optimiser of ``torch.optim``.
+    optimizer_kwargs : dict, default=None
+        Its keyword arguments.
+    early_exaggeration_coeff, early_exaggeration_iter, repulsion_strength, metric, precomputed_knn, learning_rate
+        See `NegativeSamplingNeighborEmbedding`; `precomputed_knn` is best of `n_neighbors` + 50 columns, among which near
+        pairs are chosen.
+    scheduler, scheduler_kwargs, init, init_scaling, check_interval, backend, callbacks, n_components, random_state
+        See `AffinityMatcher`.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> X = numpy.random.RandomState(0).rand(60, 5)
+    >>> PACMAP(max_iter=20, iter_per_phase=5).fit_transform(X).shape
+    (60, 2)
+    """
+
+    n_neighbors: int = 10
+    _: KW_ONLY
+    MN_ratio: float = 0.5
+    FP_ratio: float = 2.0
+    n_negatives: int | None = None
+    discard_NNs: bool = True
+    iter_per_phase: int = 100
+    max_iter: int = 450
+    lr: Any = 1.0
+    optimizer: Any = "Adam"
+    optimizer_kwargs: Any = None
+    affinity_in: Any = field(default=None, init=False)
+
+    def _check_affinities(self) -> None:
+        checks.count(self.n_neighbors, "n_neighbors")
+        checks.number(self.MN_ratio, "MN_ratio", 0.0)
+        checks.number(self.FP_ratio, "FP_ratio", 0.0)
+        checks.count(self.iter_per_phase, "iter_per_phase")
+        if self.n_negatives is not None and self.FP_ratio != 2.0:
+            raise OptionError("n_negatives is FP_ratio times n_neighbors: give one of them, not both")
+
+    def _counts(self) -> tuple[int, int, int]:
+        far = round(self.n_neighbors * self.FP_ratio) if self.n_negatives is None else self.n_negatives
+        return self.n_neighbors, round(self.n_neighbors * self.MN_ratio), far
+
+    def _searched(self, n: int) -> int:
+        return min(n - 1, self.n_neighbors + EXTRA_CANDIDATES)
+
+    def _memory(self, n: int, d: int, size: int) -> tuple[float, str]:
+        needed, advice = super()._memory(n, d, size)
+        # both ends of every pair: rows, columns and weights, and as much again while they are sorted
+        pairs = 4.0 * n * sum(self._counts()) * (16 + size)
+        return max(needed, pairs) + (n * DIMENSIONS * size if d > DIMENSIONS else 0.0), advice
+
+    # pairs
+
+    def _affinity(self, source: Source, y: Any) -> Graph:
+        """The graph of near pairs; all three kinds are drawn here, once."""
+        near, mid, far = fitting_pairs(source.n, *self._counts())
+        self._searched_in, self._reduction = source, None
+        if self.precomputed_knn is None:
+            with self.report_.phase("reduction"):
+                self._searched_in, self._reduction = reduced(source, self._seed)
+        found = self._neighbourhood(self._searched_in, self._candidates(source.n, near))
+        with self.report_.phase("affinities"):
+            affinity = PACMAPAffinity(near)
+            self.near_indices_, _ = affinity.neighbours(None, knn=(found.indices, found.distances))
+            self.mid_near_indices_ = self._mid_near(self._searched_in, mid)
+            self.neg_indices_ = self._far(far)
+            dtype = self._precision(source)
+            kinds = (self.near_indices_, self.mid_near_indices_, self.neg_indices_)
+            self._pairs = [Pairs.of(others, dtype) for others in kinds]
+            return Graph.from_knn(self.near_indices_, torch.ones_like(self.near_indices_, dtype=dtype))
+
+    def _candidates(self, n: int, near: int) -> int:
+        """How many nearest rows are looked at: all that were given, where some were."""
+        given = found_or_given(self.precomputed_knn, n, None)
+        wanted = min(n - 1, near + EXTRA_CANDIDATES)
+        return wanted if given is None else max(near, min(wanted, given[0].shape[1]))
+
+    def _mid_near(self, source: Source, count: int) -> torch.Tensor:
+        metric = source.metric
+        true = TRUE_DISTANCE.get(metric, metric) if isinstance(metric, str) else metric
+        return mid_near_pairs(searchable(source.rows), count, self._seed, true).to(source.rows.device)
+
+    def _far(self, count: int) -> torch.Tensor:
+        near = self.near_indices_
+        if not self.discard_NNs or near.shape[1] >= len(near) - 1:
+            near = near[:, :0]  # where all others are near, near ones repel too: something has to
+        return far_pairs(near, count, self._seed)
+
+    def _allowed(self) -> Complement:
+        return Complement.of_self(len(self._layout), self._layout.device)
+
+    def _draw(self, step: int) -> None:
+        """Far pairs are drawn once; what changes with the step are the weights."""
+        self.weights_ = phase_weights(step, self.iter_per_phase)
+
+    def _may_stop(self) -> bool:
+        return super()._may_stop() and self.n_iter_ > 2 * self.iter_per_phase
+
+    def _buffers(self) -> tuple[str, ...]:
+        return (*super()._buffers(), *KEPT_FOR_FIT)
+
+    # the loss, and its gradients
+
+    def _squares(self, others: torch.Tensor) -> Any:
+        Z: Any = self.embedding_
+        return ((Z[:, None, :] - Z[others]) ** 2).sum(2)
+
+    def _compute_attractive_loss(self) -> Any:
+        near, mid, _ = self.weights_
+        loss = near * (1 - NEAR[0] / (NEAR[1] + self._squares(self.near_indices_))).sum()
+        if mid == 0 or self.mid_near_indices_.numel() == 0:
+            return loss
+        return loss + mid * (1 - MID[0] / (MID[1] + self._squares(self.mid_near_indices_))).sum()
+
+    def _compute_repulsive_loss(self) -> Any:
+        return self.weights_[2] * (FAR[0] / (FAR[1] + self._squares(self.neg_indices_))).sum()
+
+    def _compute_attractive_gradients(self) -> torch.Tensor:
+        near, mid, _ = self.weights_
+        gradient = self._pairs[0].gradient(self._layout, near * NEAR[0], NEAR[1])
+        return gradient if mid == 0 else gradient + self._pairs[1].gradient(self._layout, mid * MID[0], MID[1])
+
+    def _compute_repulsive_gradients(self) -> torch.Tensor:
+        return self._pairs[2].gradient(self._layout, -self.weights_[2] * FAR[0], FAR[1])
+
+    # new rows
+
+    def _finish(self, source: Source, layout: torch.Tensor | None, places: torch.Tensor) -> None:
+        super()._finish(getattr(self, "_searched_in", source), layout, places)
+
+    def _kept(self) -> tuple[Any, ...]:
+        return (self.near_indices_.shape[1], *super()._kept()[1:])
+
+    def _kept_besides(self) -> dict[str, Any]:
+        return {"reduction": self._reduction, "far": self.neg_indices_.shape[1]}
+
+    def _place(self, rows: Rows, keys: torch.Tensor) -> torch.Tensor:
+        reduction = self._placement.more["reduction"]
+        return super()._place(rows if reduction is None else reduction.of(rows), keys)
+
+    def _weights_of_new(self, distances: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(distances, PULL_ON_NEW / distances.shape[1])
+
+    def _pull(self, s: torch.Tensor) -> torch.Tensor:
+        return NEAR[0] / (NEAR[1] + s).square()
+
+    def _push_on_new(self, s: torch.Tensor) -> torch.Tensor:
+        fitted = self._placement
+        strength = PULL_ON_NEW / fitted.k * fitted.more["far"] / s.shape[1]
+        return strength * FAR[0] / (FAR[1] + s).square()

@@ -1,0 +1,122 @@
+r"""The exponential-trapezoidal recurrence of Mamba-3 as standard scans, in three equal formulations.
+
+With :math:`\alpha = e^{da}`, :math:`\gamma = \lambda dt`, :math:`\nu = (1 - \lambda) dt` and :math:`\beta = \nu\alpha`,
+
+    h_t = alpha_t h_{t-1} + beta_t sum_m X_{t-1}[m] B_{t-1}[m]' + gamma_t sum_m X_t[m] B_t[m]',   y_t[m] = h_t C_t[m].
+
+- "double": the recurrence is linear in what it is fed, so it is the sum of a scan of gamma X and one of beta X_{t-1}.
+- "stacked": the same in one scan of twice as many ranks of keys.
+- "single": summed by the step a term comes from, it is one scan of (gamma_t + nu_{t+1}) X_t, which gives step t itself
+  nu_{t+1} too much: that is taken off again.
+
+All end on the true state h. Shapes: X (b, t, m, h, p), B and C (b, t, m, h, r), da, gamma and nu (b, t, h), state
+(b, h, p, r); the previous step's X and B (b, m, h, p) and (b, m, h, r).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from cartograd.engine.tensor import Tensor as Recorded
+from cartograd.ops.ssd import double_ssd
+
+_torch_ssd = double_ssd.as_torch()
+
+Scan = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
+"""(values, da, keys, queries, first state) -> (y, last state), on whole sequences."""
+
+
+class Terms(NamedTuple):
+    """What goes into the recurrence."""
+
+    X: Any
+    B: Any
+    C: Any
+    da: Any
+    gamma: Any
+    nu: Any
+    X_last: Any
+    B_last: Any
+    state: Any
+
+
+def chunked_scan(chunk_size: int, algorithm: str) -> Scan:
+    """A scan that cuts the sequence into chunks; what fills up the last one changes nothing."""
+
+    def scan(v: Any, da: Any, B: Any, C: Any, state: Any) -> tuple[Any, Any]:
+        length = da.shape[1]
+        steps = min(chunk_size, length)
+        missing = -length % steps
+        v, da, B, C = (_cut(one, missing, steps) for one in (v, da, B, C))
+        ours = any(type(one) is Recorded for one in (v, da, B, C, state))
+        y, last = (double_ssd if ours else _torch_ssd)(v, da, B, C, state, algorithm=algorithm)
+        y = y.flatten(1, 2)
+        return (y[:, :length] if missing else y), last
+
+    return scan
+
+
+def _cut(rows: Any, missing: int, steps: int) -> Any:
+    if missing:
+        rows = F.pad(rows, (0, 0) * (rows.dim() - 2) + (0, missing))
+    return rows.unflatten(1, (-1, steps))
+
+
+def double(terms: Terms, scan: Scan) -> tuple[Any, Any]:
+    """Two scans."""
+    fresh, one = scan(_spread(terms.gamma) * terms.X, terms.da, terms.B, terms.C, terms.state)
+    older, other = scan(_older_values(terms), terms.da, _shifted(terms.B, terms.B_last), terms.C, None)
+    return fresh + older, one + other
+
+
+def stacked(terms: Terms, scan: Scan) -> tuple[Any, Any]:
+    """One scan, both terms as ranks of it."""
+    values = torch.cat([_spread(terms.gamma) * terms.X, _older_values(terms)], 2)
+    keys = torch.cat([terms.B, _shifted(terms.B, terms.B_last)], 2)
+    return scan(values, terms.da, keys, terms.C, terms.state)
+
+
+def single(terms: Terms, scan: Scan) -> tuple[Any, Any]:
+    """One scan by the step a term comes from."""
+    ahead = F.pad(terms.nu[:, 1:], (0, 0, 0, 1))
+    written = torch.einsum("bmhp,bmhr->bhpr", terms.X_last, terms.B_last)
+    first = terms.state + terms.nu[:, 0, :, None, None] * written
+    y, last = scan(_spread(terms.gamma + ahead) * terms.X, terms.da, terms.B, terms.C, first)
+    scores = torch.einsum("btmhr,btuhr->bthmu", terms.C, terms.B)
+    same_step = torch.einsum("bthmu,btuhp->btmhp", scores, terms.X)
+    return y - _spread(ahead) * same_step, last
+
+
+FORMULATIONS: dict[str, Callable[[Terms, Scan], tuple[Any, Any]]] = {
+    "double": double,
+    "single": single,
+    "stacked": stacked,
+}
+
+
+def one_step(terms: Terms) -> tuple[Any, Any]:
+    """The recurrence as it stands, of sequences of length 1."""
+    weights = (terms.da.exp() * terms.nu)[:, 0, :, None, None], terms.gamma[:, 0, :, None, None]
+    older = torch.einsum("bmhp,bmhr->bhpr", terms.X_last, terms.B_last)
+    fresh = torch.einsum("bmhp,bmhr->bhpr", terms.X[:, 0], terms.B[:, 0])
+    state = terms.da[:, 0, :, None, None].exp() * terms.state + weights[0] * older + weights[1] * fresh
+    return torch.einsum("bhpr,bmhr->bmhp", state, terms.C[:, 0].to(state.dtype)).unsqueeze(1), state
+
+
+def _spread(factor: Any) -> Any:
+    """(b, t, h) as (b, t, 1, h, 1)."""
+    return factor.unsqueeze(2).unsqueeze(-1)
+
+
+def _older_values(terms: Terms) -> Any:
+    """beta_t X_{t-1}."""
+    return _spread(terms.nu * terms.da.exp()) * _shifted(terms.X, terms.X_last)
+
+
+def _shifted(rows: Any, before: Any) -> Any:
+    """Every step's predecessor."""
+    return torch.cat([before.unsqueeze(1).to(rows.dtype), rows[:, :-1]], 1)

@@ -1,0 +1,194 @@
+"""Every awkward input x every estimator x `fit_transform` and `transform`: it works, or it is refused before any work.
+
+Works: a finite map of the right shape, kind and precision, with no warning but the ones that belong to it. Refused: the
+named error with its words, and an estimator that is as it was before. The last test prints and checks the count.
+"""
+
+import functools
+import re
+import sys
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import cartograd
+from cartograd.errors import OptionError
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from awkward import CASES, ORDINARY, Refusal, table
+from estimators import BASES, METHODS, NAMES
+
+pytestmark = pytest.mark.timeout(60)  # a hang is a failure
+
+TALLY = Counter()
+TOO_FEW = r"is too large for \d+ different rows: .* used"
+ALL_EQUAL = r"all \d+ rows are equal: the map is a small disc of random places"
+NO_NAMES = "X has feature names, but .* was fitted without feature names"
+NAMES_MISSING = "X does not have valid feature names, but .* was fitted with feature names"
+HEAVY = {"mm", "addmm", "bmm", "sort", "topk", "kthvalue", "_cdist_forward", "_euclidean_dist", "index_add"}
+HEAVY |= {"_linalg_svd", "_linalg_eigh", "linalg_qr", "linalg_cholesky_ex", "scatter_add"}
+
+
+class Work(TorchDispatchMode):
+    """Writes down the torch operations in which the work of a fit or of a placement consists."""
+
+    def __init__(self):
+        super().__init__()
+        self.done = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.done |= {func.overloadpacket.__name__} & HEAVY
+        return func(*args, **kwargs or {})
+
+
+@functools.cache
+def map_of_ordinary_rows(name):
+    return METHODS[name].make().fit(ORDINARY)
+
+
+def expected(name, case):
+    """What a fit says; None where it works."""
+    if case.width == 1 and name in ("PCA", "IncrementalPCA", "ExactIncrementalPCA"):
+        return Refusal(OptionError, "n_components=2 is too large for .*n_features=1: the largest that fits is 1")
+    return case.refused
+
+
+def belonging(name, different):
+    """The warning that belongs to a fit of so many different rows, if any."""
+    method = METHODS[name]
+    if method.is_layout and different == 1:
+        return ALL_EQUAL
+    return TOO_FEW if different < method.enough else None
+
+
+def watched(action, warning):
+    """What `action` gives, with this one warning and no other."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        answer = action()
+    told = [(one.category, str(one.message)) for one in caught]
+    assert len(told) == (warning is not None), told
+    assert all(kind is UserWarning and re.search(warning, words) for kind, words in told), told
+    return answer
+
+
+def places(Z, rows, kind="numpy", dtype="float32"):
+    """A map as a NumPy array, after a look at its kind, precision, shape and values."""
+    if kind == "tensor":
+        assert type(Z) is cartograd.Tensor
+        assert not Z.requires_grad
+        Z, kind = Z.data, "torch"
+    assert type(Z) is (numpy.ndarray if kind == "numpy" else torch.Tensor)
+    assert kind == "numpy" or not Z.requires_grad
+    Z = Z if kind == "numpy" else Z.numpy()
+    assert Z.dtype == dtype
+    assert Z.shape == (rows, 2)
+    assert numpy.isfinite(Z).all()
+    return Z
+
+
+def check_refused(action, refusal, model):
+    """The named error and nothing else: no work done, the model as it was."""
+    before = dict(vars(model))
+    with warnings.catch_warnings(), Work() as work, pytest.raises(refusal.error, match=refusal.words) as raised:
+        warnings.filterwarnings("ignore", NO_NAMES)
+        action()
+    assert type(raised.value) is refusal.error
+    assert not work.done
+    assert vars(model) == before
+
+
+def count(way, outcome):
+    TALLY[way, "tried"] += 1
+    TALLY[way, outcome] += 1
+
+
+by_name = pytest.mark.parametrize("name", NAMES)
+by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+@by_name
+@by_case
+def test_fit_transform(case, name):
+    model, data, refusal = METHODS[name].make(), case.make(), expected(name, case)
+    if refusal is not None:
+        check_refused(lambda: model.fit_transform(data), refusal, model)
+        count("fit_transform", "refused")
+        return
+    values = table(data)
+    _, firsts, groups = numpy.unique(values, axis=0, return_index=True, return_inverse=True)
+    Z = watched(lambda: model.fit_transform(data), belonging(name, len(firsts)))
+    Z = places(Z, case.rows, case.kind, case.dtype)
+    assert numpy.array_equal(table(data), values)
+    assert not (isinstance(data, numpy.ndarray) and numpy.shares_memory(Z, data))
+    if len(firsts) == 1 and METHODS[name].is_layout:
+        assert 0 < numpy.linalg.norm(Z, axis=1).max() <= 0.01
+        assert len(numpy.unique(Z, axis=0)) == case.rows
+    else:
+        assert numpy.array_equal(Z, Z[firsts][groups])  # equal rows share a place
+        assert len(firsts) == 1 or Z.std(0).max() > 0
+        again = places(model.transform(case.make()), case.rows, case.kind, case.dtype)
+        assert numpy.allclose(again, Z, rtol=1e-4, atol=1e-5 * numpy.abs(Z).max())
+    count("fit_transform", "works")
+    check_new_rows(model, case)
+
+
+def check_new_rows(model, case):
+    """Ordinary rows in the map of awkward ones."""
+    rows = numpy.random.RandomState(3).randn(6, case.width).astype("float32")
+    places(watched(lambda: model.transform(rows), NAMES_MISSING if case.named else None), 6)
+    count("transform in a map of it", "works")
+
+
+@by_name
+@by_case
+def test_transform(case, name):
+    model, data, refusal = map_of_ordinary_rows(name), case.make(), case.refusal_of_placing()
+    if refusal is not None:
+        check_refused(lambda: model.transform(data), refusal, model)
+        count("transform", "refused")
+        return
+    values, before = table(data), dict(vars(model))
+    Z = watched(lambda: model.transform(data), NO_NAMES if case.named else None)
+    Z = places(Z, case.rows, case.kind, case.dtype)
+    assert numpy.array_equal(table(data), values)
+    assert not (isinstance(data, numpy.ndarray) and numpy.shares_memory(Z, data))
+    assert vars(model) == before
+    count("transform", "works")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_estimator_is_in_the_matrix(name):
+    assert set(METHODS) == set(cartograd._ESTIMATORS) - BASES
+    if name not in NAMES:
+        pytest.skip(f"{name} is not there yet")
+    assert isinstance(METHODS[name].make(), getattr(cartograd, name))
+
+
+def test_count(request, capsys):
+    """Of all that was tried every case worked or was refused by name; the 50 cases of the peers are among them."""
+    every = 2 * len(CASES) * len(NAMES)
+    if sum("test_inputs.py" in item.nodeid and "case" in item.fixturenames for item in request.session.items) < every:
+        pytest.skip("only a part of the matrix was run")
+    fits = [expected(name, case) for name in NAMES for case in CASES]
+    refused = {
+        "fit_transform": sum(one is not None for one in fits),
+        "transform": sum(case.refusal_of_placing() is not None for case in CASES) * len(NAMES),
+        "transform in a map of it": 0,
+    }
+    tried = dict.fromkeys(refused, len(fits)) | {"transform in a map of it": fits.count(None)}
+    with capsys.disabled():
+        print(f"\n{len(CASES)} inputs ({sum(case.peers for case in CASES)} of the peers') x {len(NAMES)} estimators")
+        for way in refused:
+            print(f"{way:25} tried {TALLY[way, 'tried']}, work {TALLY[way, 'works']}, refused {TALLY[way, 'refused']}")
+    assert sum(case.peers for case in CASES) == 50
+    for way in refused:
+        assert TALLY[way, "tried"] == tried[way]
+        assert TALLY[way, "refused"] == refused[way]
+        assert TALLY[way, "works"] == tried[way] - refused[way]
