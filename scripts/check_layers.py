@@ -22,8 +22,10 @@ ALLOWED: dict[str, set[str]] = {
     "embedding": {"engine", "ops", "kernels", "neighbors", "affinity", "metrics", "nn", "distributed"},
 }
 ALLOWED["io"] = ALLOWED["embedding"] | {"embedding"}
+ALLOWED["tl"] = ALLOWED["io"] | {"io"}
 ALLOWED["viewer"] = ALLOWED["io"] | {"io"}
 ALLOWED["cli"] = ALLOWED["viewer"] | {"viewer"}
+ALLOWED["__main__"] = {"cli"}
 
 
 def room(path: Path) -> str:

@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 from sklearn.datasets import load_digits
-from sklearn.manifold import TSNE
 
+from cartograd import UMAP
 from cartograd.viewer import write_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,7 +23,7 @@ DARK = "cartograd.colorBy(2)"
 def digits_page(folder: str) -> Path:
     """A page of scikit-learn's digits, with thumbnails."""
     digits = load_digits()
-    layout = TSNE(random_state=0, init="pca").fit_transform(digits.data)
+    layout = UMAP(n_neighbors=15, max_iter=300, random_state=0).fit_transform(digits.data)
     data = {
         "digit": digits.target,
         "name": [NAMES[value] for value in digits.target],

@@ -67,6 +67,5 @@ METHODS = {
         matrix("KernelPCA"),
     )
 }
-NAMES = [name for name in METHODS if hasattr(cartograd, name)]
-"""Those that are there."""
+NAMES = list(METHODS)
 LAYOUTS = [name for name in NAMES if METHODS[name].is_layout]

@@ -239,7 +239,7 @@ def test_supervision_separates_classes():
     half = UMAP(n_neighbors=10, max_iter=100).fit_transform(ROWS, numpy.where(numpy.arange(80) < 40, labels, -1))
     scores = [silhouette_score(Z, labels) for Z in (free, half, led)]
     print(scores)
-    assert scores[0] < scores[1] < scores[2]
-    assert scores[2] > 0.2  # labels drawn by lot: in the data there is nothing to see
+    assert max(scores[:2]) < 0.1  # labels drawn by lot: in the data there is nothing to see
+    assert scores[2] > 0.2
     with pytest.raises(InputError, match="one label for each of the 80 rows"):
         UMAP().fit(ROWS, labels[:10])

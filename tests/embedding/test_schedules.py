@@ -51,8 +51,12 @@ def test_velocity_starts_anew_with_the_second_phase():
     assert seen[5]
 
 
-def test_sne_has_one_phase():
-    assert set(history(SNE(perplexity=5, max_iter=5))) == {(75.0, 0.8, 1.0)}
+def test_sne_has_one_phase_and_a_rate_at_which_its_springs_do_not_swing_up():
+    model = SNE(perplexity=5, max_iter=5)
+    (found,) = set(history(model))
+    largest = float(model.fit(ROWS).affinity_in_.row_sums().max())
+    assert found == (pytest.approx(min(75.0, 0.35 / largest)), 0.8, 1.0)
+    assert set(history(SNE(perplexity=5, max_iter=2, lr=80.0))) == {(80.0, 0.8, 1.0)}
 
 
 def test_largevis_falls_linearly_to_zero():

@@ -4,7 +4,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from test_exact import METRICS, data_for
+from neighbor_cases import METRICS, data_for
 
 from cartograd.neighbors import distance_tiles, pairwise_distances
 

@@ -22,6 +22,8 @@ BackendLike: TypeAlias = str | FaissConfig
 DeviceLike: TypeAlias = torch.device | str | None
 Neighbours: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 TILE_ELEMENTS = 1 << 22
+ROUNDING = 1e-5
+"""Distances that a caller's function puts below zero by this share of the largest are zero."""
 
 
 def check_source(metric: Any, backend: Any = "auto") -> None:
@@ -53,7 +55,20 @@ def neighbours(
     """The k nearest other rows of each row as torch tensors, (n, k) int64 and (n, k), nearest first."""
     found = search(X, k, metric=metric, backend=backend, device=device, random_state=random_state, verbose=verbose)
     indices, distances = (plain(part) for part in found)
-    return indices.to(device or indices.device), distances.to(device or distances.device)
+    return indices.to(device or indices.device), not_negative(distances, metric).to(device or distances.device)
+
+
+def not_negative(distances: torch.Tensor, metric: MetricLike) -> torch.Tensor:
+    """The distances; those of a caller's function are refused where they are negative by more than rounding."""
+    if isinstance(metric, str) or not float(distances.min()) < 0:
+        return distances
+    least, name = float(distances.min()), getattr(metric, "__name__", type(metric).__name__)
+    if least < -ROUNDING * float(distances.abs().max()):
+        raise InputError(
+            f"metric {name!r} gave {least:g} for two of the rows; distances cannot be negative: for a similarity s use "
+            "max(s) - s"
+        )
+    return distances.clamp(min=0)
 
 
 def plain(values: Any) -> torch.Tensor:
@@ -78,7 +93,7 @@ def given_neighbours(knn: Any, k: int | None, device: DeviceLike = None) -> Neig
     """
     if not isinstance(knn, (tuple, list)) or len(knn) != 2:
         raise UnsupportedError(f"knn must be the pair (indices, distances), got {type(knn).__name__}")
-    indices, distances = (plain(part).to(device) for part in knn)
+    indices, distances = (_numbers(part).to(device) for part in knn)
     _check_neighbours(indices, distances)
     if not distances.is_floating_point() or distances.dtype in (torch.float16, torch.bfloat16):
         distances = distances.to(torch.float32)
@@ -91,6 +106,16 @@ def given_neighbours(knn: Any, k: int | None, device: DeviceLike = None) -> Neig
         indices, distances = indices.gather(1, keep), distances.gather(1, keep)
     k = indices.shape[1] if k is None else min(k, indices.shape[1])
     return indices[:, :k], distances[:, :k]
+
+
+def _numbers(part: Any) -> torch.Tensor:
+    try:
+        values = plain(part)
+    except (TypeError, ValueError):
+        raise UnsupportedError(f"knn must be two tables of numbers, got a {type(part).__name__} that is none") from None
+    if values.is_complex():
+        raise UnsupportedError("knn must be two tables of real numbers, got complex ones")
+    return values
 
 
 def _check_neighbours(indices: torch.Tensor, distances: torch.Tensor) -> None:
@@ -133,6 +158,7 @@ def distance_matrix(X: Any, given: Given, metric: MetricLike, device: DeviceLike
     matrix = torch.empty(n, n, dtype=torch.float64, device=given.rows.device)
     for start, tile in tiles(X, given, metric, device):
         matrix[start : start + len(tile)] = tile
+    matrix = not_negative(matrix, metric)
     if isinstance(metric, str) and metric != "precomputed":
         matrix = (matrix + matrix.T) / 2  # tiles round d(x, y) and d(y, x) apart in the last digit
     return matrix

@@ -14,7 +14,6 @@ from cartograd.embedding.degenerate import disc_of_equal_rows
 from cartograd.embedding.estimator import Estimator, at_least_two_rows, detached, loses_nothing
 from cartograd.embedding.memory import refuse_if_too_large
 from cartograd.embedding.optimisers import (
-    SMALLEST_AUTO_LR,
     check_options,
     learning_rate,
     optimiser_class,
@@ -121,7 +120,6 @@ class AffinityMatcher(Estimator):
     callbacks: Sequence[Callback] | None = None
 
     _use_closed_form_gradients = True
-    _smallest_auto_lr = SMALLEST_AUTO_LR
 
     def fit(self, X: Any, y: Any = None) -> Any:
         """Make a map of the rows of X.
@@ -233,6 +231,9 @@ class AffinityMatcher(Estimator):
     def _check_data(self, given: Given, y: Any) -> None:
         """Refuse data that do not fit the parameters, before any work."""
         check_start(self.init, given.rows.count, self.n_components)
+
+    def _rate_of_phase(self, optimizer: type[torch.optim.Optimizer], exaggeration: float) -> float:
+        return learning_rate(self._learning_rate(), optimizer, len(self._layout), exaggeration)
 
     def _learning_rate(self) -> Any:
         return self.lr

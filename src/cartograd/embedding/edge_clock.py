@@ -15,7 +15,9 @@ import torch
 
 from cartograd.neighbors import Graph
 
-PIECE_EDGES = 1 << 16
+PIECE_EDGES, GPU_PIECE_EDGES = 1 << 16, 1 << 26
+GRID = 2.0**24
+"""Rates are rounded to this: an edge of the largest weight but for the last digit acts at every step, too."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,15 @@ class Piece:
 def clock(graph: Graph, steps: int) -> list[Piece]:
     """The edges of a symmetric graph in pieces, without those that would not act once in that many steps."""
     rates = graph.weights.to(torch.float64)
-    rates = rates / rates.max() if len(rates) else rates
+    rates = torch.round(rates / rates.max() * GRID) / GRID if len(rates) else rates
     kept = torch.floor(rates * steps) >= 1
     rows, columns, rates = graph.rows()[kept], graph.indices[kept], rates[kept]
+    most = PIECE_EDGES if rows.device.type == "cpu" else GPU_PIECE_EDGES
     indptr = torch.cat([rows.new_zeros(1), torch.cumsum(torch.bincount(rows, minlength=graph.n), 0)])
     pieces = []
     start = 0
     while start < graph.n:
-        reach = int(indptr[start]) + PIECE_EDGES
+        reach = int(indptr[start]) + most
         stop = max(start + 1, int(torch.searchsorted(indptr, torch.tensor(reach, device=rows.device), right=True)) - 1)
         stop = min(stop, graph.n)
         edges = slice(int(indptr[start]), int(indptr[stop]))

@@ -26,11 +26,12 @@ class EntropicInput(NeighborEmbedding):
         sparsity: bool | None
 
     def _check_affinities(self) -> None:
-        checks.number(self.perplexity, "perplexity", 1.0)
+        checks.number(self.perplexity, "perplexity", 0.0)
         checks.choice(getattr(self, "sparsity", True), "sparsity", (True, False, None))
 
     def _check_data(self, given: Given, y: Any) -> None:
         super()._check_data(given, y)
+        checks.number(self.perplexity, "perplexity", 1.0)  # of one row, its number is what is wrong first
         if self.perplexity != default_of(type(self), "perplexity"):
             checks.perplexity_fits(self.perplexity, given.rows.count)
 

@@ -7,6 +7,7 @@ refuses keywords it does not know. A subclass changes a default by declaring the
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -93,6 +94,16 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         except ValueError as error:
             raise InputError(str(error)) from None
 
+    def save(self, path: Any) -> None:
+        """Write the model to one file, without pickle; `cartograd.load` reads it.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; what is there before stays as it is until the new one is whole.
+        """
+        importlib.import_module("cartograd.io").save_model(self, path)  # a model offers it, files are made above it
+
     def _check_width(self, given: Given) -> None:
         check_is_fitted(self)
         if given.rows.width != self.n_features_in_:
@@ -137,3 +148,14 @@ def at_least_two_rows(given: Given, what: str) -> None:
 def detached(values: torch.Tensor, given: Given) -> Any:
     """`values` in the precision and of the kind of the data given, without history."""
     return given.answer(values.detach().to(given.rows.dtype))
+
+
+def in_range(values: torch.Tensor, given: Given) -> torch.Tensor:
+    """`values`, refused where they have no number in the precision of the data given."""
+    largest, dtype = float(values.abs().max()), given.rows.dtype
+    if not largest <= torch.finfo(dtype).max:
+        raise InputError(
+            f"the answer holds values as large as {largest:.3g}, beyond the range of {str(dtype)[6:]}; give the rows in "
+            "float64, or scaled down"
+        )
+    return values

@@ -1,6 +1,6 @@
 r"""How far each row is from the middle of the data, in a scale that suits the Poincare ball.
 
-.. math:: h_i = r^2 \, \frac{|x_i - \mu|^2}{\frac{1}{n} \sum_j |x_j - \mu|^2}
+.. math:: h_i = \frac{|x_i - \mu|^2}{\frac{1}{n} \sum_j |x_j - \mu|^2}
 
 with :math:`\mu` the mean row: neither the origin nor the unit of the data matters. Of distances alone,
 :math:`|x_i - \mu|^2 = \frac{1}{n} \sum_j d_{ij}^2 - \frac{1}{2 n^2} \sum_{jk} d_{jk}^2`.
@@ -17,8 +17,6 @@ from cartograd.embedding.source import Source
 from cartograd.neighbors.rows import Rows
 from cartograd.neighbors.tiles import tile_rows
 
-RADIUS = 3.0
-"""r: the root mean square distance from the middle of the ball (0.9 of its radius is at 2.9)."""
 HIGHEST = 100.0
 """Rows further out are taken to be there: a distance of 10 is within 1e-4 of the rim."""
 
@@ -36,7 +34,7 @@ class Heights:
     middle : float
         What is taken off the mean square of a row of distances.
     unit : float
-        The height of a row of mean square 1.
+        What squares are multiplied by.
     """
 
     mean: torch.Tensor | None
@@ -57,7 +55,7 @@ class Heights:
             plain = cls(data.mean, data.scale, 0.0, 1.0)
             squares = plain._squares(source.rows)
         mean = float((squares - plain.middle).clamp_(min=0.0).mean())
-        found = cls(plain.mean, plain.scale, plain.middle, RADIUS**2 / mean if mean > 0 else 0.0)
+        found = cls(plain.mean, plain.scale, plain.middle, 1 / mean if mean > 0 else 0.0)
         return found, found.of_rows(source.rows)
 
     def of_rows(self, rows: Rows) -> torch.Tensor:

@@ -10,12 +10,13 @@ import torch
 from cartograd.embedding.entropic_input import EntropicInput
 from cartograd.embedding.forces.edges import EdgeBlocks
 from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
+from cartograd.embedding.parametric import Parametric
 from cartograd.embedding.placement import ordered_sum
 from cartograd.embedding.sampled_forces import push_both_ends
 
 
 @dataclass(eq=False, repr=False)
-class InfoTSNE(EntropicInput, NegativeSamplingNeighborEmbedding):
+class InfoTSNE(EntropicInput, NegativeSamplingNeighborEmbedding, Parametric):
     r"""t-SNE with the InfoNCE loss (Damrich, Böhm, Hamprecht and Kobak, 2023).
 
     .. math:: \min_Z \; \lambda \sum_{ij} P_{ij} \log(1 + s_{ij})
@@ -45,6 +46,8 @@ class InfoTSNE(EntropicInput, NegativeSamplingNeighborEmbedding):
         See `NegativeSamplingNeighborEmbedding`.
     optimizer, optimizer_kwargs, scheduler_kwargs, init, init_scaling, check_interval, backend, callbacks, n_components
         See `AffinityMatcher`.
+    encoder, decoder, hidden_sizes, batch_size, n_epochs, patience, min_desired_loss, timeout, training
+        See `Parametric`.
 
     Examples
     --------
@@ -87,6 +90,12 @@ class InfoTSNE(EntropicInput, NegativeSamplingNeighborEmbedding):
             return w.square() * (-1 / (n * w.sum(1, keepdim=True)))
 
         return push_both_ends(self._layout, self.neg_indices_, slope)
+
+    def _batch_attraction(self, s: Any) -> Any:
+        return torch.log1p(s).mean()
+
+    def _batch_repulsion(self, s: Any) -> Any:
+        return torch.log((1 / (1 + s)).sum(1)).mean()
 
     def _buffers(self) -> tuple[str, ...]:
         return (*super()._buffers(), "_blocks")

@@ -37,7 +37,9 @@ def _array(y: Any) -> Any:
         y = y.detach().cpu()
         return (y.to(torch.float32) if y.dtype == torch.bfloat16 else y).numpy()
     if isinstance(y, numpy.ma.MaskedArray):
-        return numpy.ma.filled(y.astype(object), None)
+        values: Any = y.data.astype(object)
+        values[numpy.ma.getmaskarray(y)] = None
+        return values
     try:
         return numpy.asarray(y)
     except ValueError:

@@ -10,11 +10,12 @@ import torch
 from cartograd.embedding.entropic_input import EntropicInput
 from cartograd.embedding.forces.edges import EdgeBlocks
 from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
+from cartograd.embedding.parametric import Parametric
 from cartograd.embedding.sampled_forces import push_both_ends
 
 
 @dataclass(eq=False, repr=False)
-class LargeVis(EntropicInput, NegativeSamplingNeighborEmbedding):
+class LargeVis(EntropicInput, NegativeSamplingNeighborEmbedding, Parametric):
     r"""LargeVis (Tang, Liu, Zhang and Mei, 2016).
 
     .. math:: \min_Z \; -\lambda \sum_{ij} P_{ij} \log p_{ij}
@@ -41,6 +42,8 @@ class LargeVis(EntropicInput, NegativeSamplingNeighborEmbedding):
         See `NegativeSamplingNeighborEmbedding`.
     optimizer, optimizer_kwargs, scheduler_kwargs, init, init_scaling, check_interval, backend, callbacks, n_components
         See `AffinityMatcher`.
+    encoder, decoder, hidden_sizes, batch_size, n_epochs, patience, min_desired_loss, timeout, training
+        See `Parametric`.
 
     Examples
     --------
@@ -75,6 +78,12 @@ class LargeVis(EntropicInput, NegativeSamplingNeighborEmbedding):
 
     def _compute_repulsive_gradients(self) -> torch.Tensor:
         return push_both_ends(self._layout, self.neg_indices_, lambda s: -self._push(s) / len(self._layout))
+
+    def _batch_attraction(self, s: Any) -> Any:
+        return torch.log(2 + s).mean()
+
+    def _batch_repulsion(self, s: Any) -> Any:
+        return (torch.log(2 + s) - torch.log1p(s)).sum(1).mean()
 
     def _buffers(self) -> tuple[str, ...]:
         return (*super()._buffers(), "_blocks")

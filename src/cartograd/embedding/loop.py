@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cartograd.embedding.optimisers import (
-    learning_rate,
     make_optimiser,
     make_scheduler,
     optimiser_class,
@@ -25,7 +24,7 @@ def begin_phase(model: AffinityMatcher, steps: int) -> None:
     """A new optimiser and schedule for the next `steps` steps. Velocity starts anew: the forces are different ones."""
     exaggeration = getattr(model, "early_exaggeration_coeff_", 1.0)
     chosen = optimiser_class(model.optimizer)
-    model.lr_ = learning_rate(model._learning_rate(), chosen, len(model._layout), exaggeration, model._smallest_auto_lr)
+    model.lr_ = model._rate_of_phase(chosen, exaggeration)
     options = optimiser_options(model.optimizer_kwargs, chosen, exaggeration)
     model.optimizer_ = make_optimiser(model.optimizer, [model._layout], model.lr_, options)
     model.scheduler_ = make_scheduler(model.scheduler, model.optimizer_, model.scheduler_kwargs, steps)

@@ -46,7 +46,7 @@ def graph_bytes(n: int, k: int, d: int, size: int, sampled: int = 0) -> float:
     sampled : int, default=0
         Points drawn for each row at a step.
     """
-    tiles = 24.0 * min(n, TILE_ROWS) ** 2 if n <= EXACT_UP_TO else 0.0  # of the exact search
+    tiles = 36.0 * min(n, TILE_ROWS) ** 2 if n <= EXACT_UP_TO else 0.0  # of the exact search
     return 30e6 + tiles + n * (2000.0 + 150.0 * k + 3.8 * d * size + 28.0 * sampled)
 
 

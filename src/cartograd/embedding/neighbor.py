@@ -145,7 +145,9 @@ class NeighborEmbedding(AffinityMatcher):
     def _memory(self, n: int, d: int, size: int) -> tuple[float, str]:
         if self.affinity_in is not None:
             return super()._memory(n, d, size)
-        return graph_bytes(n, self._searched(n), d, size, self._sampled_pairs()), "use fewer neighbours, float32 data or fewer rows"
+        return graph_bytes(
+            n, self._searched(n), d, size, self._sampled_pairs()
+        ), "use fewer neighbours, float32 data or fewer rows"
 
     def _sampled_pairs(self) -> int:
         return 0

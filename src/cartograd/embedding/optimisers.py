@@ -32,13 +32,7 @@ def optimiser_class(optimizer: Any) -> type[torch.optim.Optimizer]:
     raise UnsupportedError(f"optimizer must be a name or a class of torch.optim, got {optimizer!r}")
 
 
-def learning_rate(
-    lr: Any,
-    optimizer: type[torch.optim.Optimizer],
-    n: int,
-    exaggeration: float,
-    smallest: float = SMALLEST_AUTO_LR,
-) -> float:
+def learning_rate(lr: Any, optimizer: type[torch.optim.Optimizer], n: int, exaggeration: float) -> float:
     r"""The learning rate of a phase: a number, or "auto".
 
     For gradient descent :math:`\max(n / (4 \lambda), 50)`, lambda being the exaggeration (Belkina et al., 2019; the 4
@@ -48,7 +42,7 @@ def learning_rate(
     if lr != "auto":
         return checks.number(lr, "lr", 0.0, strict=True)
     if issubclass(optimizer, torch.optim.SGD):
-        return max(n / exaggeration / 4.0, smallest)
+        return max(n / exaggeration / 4.0, SMALLEST_AUTO_LR)
     return 0.01 if optimizer.__name__ == "RiemannianAdam" else 0.1
 
 

@@ -14,6 +14,8 @@ from cartograd.embedding.memory import graph_bytes
 from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
 from cartograd.embedding.neighbourhood import found_or_given
 from cartograd.embedding.pair_forces import Pairs
+from cartograd.embedding.parametric import Parametric
+from cartograd.embedding.parametric_batches import Objective, PairObjective
 from cartograd.embedding.reduction import DIMENSIONS, reduced
 from cartograd.embedding.sampling import Complement
 from cartograd.embedding.source import TRUE_DISTANCE, Source, searchable
@@ -56,7 +58,7 @@ def fitting_pairs(n: int, near: int, mid: int, far: int) -> tuple[int, int, int]
 
 
 @dataclass(eq=False, repr=False)
-class PACMAP(NegativeSamplingNeighborEmbedding):
+class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
     r"""Pairwise controlled manifold approximation (Wang, Huang, Rudin and Shaposhnik, 2021).
 
     .. math:: \min_Z \; w_{NB} \sum_{near} \frac{d_{ij}}{10 + d_{ij}} + w_{MN} \sum_{mid-near} \frac{d_{ij}}{10^4 + d_{ij}}
@@ -96,6 +98,8 @@ class PACMAP(NegativeSamplingNeighborEmbedding):
         pairs are chosen.
     scheduler, scheduler_kwargs, init, init_scaling, check_interval, backend, callbacks, n_components, random_state
         See `AffinityMatcher`.
+    encoder, decoder, hidden_sizes, batch_size, n_epochs, patience, min_desired_loss, timeout, training
+        See `Parametric`.
 
     Examples
     --------
@@ -212,6 +216,24 @@ class PACMAP(NegativeSamplingNeighborEmbedding):
 
     def _compute_repulsive_gradients(self) -> torch.Tensor:
         return self._pairs[2].gradient(self._layout, -self.weights_[2] * FAR[0], FAR[1])
+
+    # with an encoder
+
+    def _objective(self) -> Objective:
+        kinds = [self.near_indices_, self.mid_near_indices_, self.neg_indices_]
+        return PairObjective(self, [kind for kind in kinds if kind.shape[1]], self._batch_rows())
+
+    def _batch_of_pairs(self, s: list[Any], progress: float) -> Any:
+        """The sums of all three kinds over the rows, divided by the number of rows; phases by the share of the time."""
+        near, mid, far = phase_weights(int(progress * self.max_iter), self.iter_per_phase)
+        loss = near * self.near_indices_.shape[1] * (1 - NEAR[0] / (NEAR[1] + s[0])).mean()
+        if len(s) == 3:
+            loss = loss + mid * self.mid_near_indices_.shape[1] * (1 - MID[0] / (MID[1] + s[1])).mean()
+        push = self.repulsion_strength * far * self.neg_indices_.shape[1]
+        return loss + push * (FAR[0] / (FAR[1] + s[-1])).mean()
+
+    def _settled_at(self, progress: float) -> bool:
+        return progress * self.max_iter >= 2 * self.iter_per_phase
 
     # new rows
 

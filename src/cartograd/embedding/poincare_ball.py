@@ -1,7 +1,7 @@
 r"""The geometry of the Poincare ball: points of length below 1, of curvature -1.
 
-Distances at z are stretched by :math:`\lambda_z = 2 / (1 - |z|^2)`. All functions take rows of points or tangent vectors,
-(..., c).
+Distances at z are stretched by :math:`\lambda_z = 2 / (1 - |z|^2)`. All functions take points and tangent vectors with
+their coordinates first, (c, ...): operations then run along many points at a time, not along a few coordinates.
 """
 
 from __future__ import annotations
@@ -11,23 +11,19 @@ import torch
 RIM = {torch.float32: 1 - 4e-3, torch.float64: 1 - 1e-5}
 """The greatest length of a point: beyond it the digits of 1 - |z|^2 are used up."""
 
-
-def dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Inner products of rows, (..., 1)."""
-    return (x * y).sum(-1, keepdim=True)
+dot = torch.linalg.vecdot
 
 
 def inside(z: torch.Tensor) -> torch.Tensor:
     """The points, those too near to the rim (or beyond) drawn back along their radius."""
-    length = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
     most = RIM.get(z.dtype, RIM[torch.float32])
-    return torch.where(length > most, z * (most / length), z)
+    return z * (most / dot(z, z, dim=0).sqrt_()).clamp_(max=1.0)
 
 
 def added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     r"""Möbius addition, :math:`x \oplus y = \frac{(1 + 2 xy + y^2) x + (1 - x^2) y}{1 + 2 xy + x^2 y^2}`."""
-    xx, yy, xy = dot(x, x), dot(y, y), 2 * dot(x, y) + 1
-    return ((xy + yy) * x + (1 - xx) * y) / (xy + xx * yy).clamp(min=torch.finfo(x.dtype).tiny)
+    xx, yy, both = dot(x, x, dim=0), dot(y, y, dim=0), dot(x, y, dim=0).mul_(2).add_(1)
+    return torch.addcmul((both + yy) * x, 1 - xx, y).div_(both.addcmul_(xx, yy))
 
 
 def moved(z: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -35,8 +31,8 @@ def moved(z: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 
     .. math:: \exp_z(v) = z \oplus \tanh\Bigl(\frac{\lambda_z |v|}{2}\Bigr) \frac{v}{|v|}
     """
-    length = torch.linalg.vector_norm(v, dim=-1, keepdim=True).clamp(min=torch.finfo(v.dtype).tiny)
-    return added(z, torch.tanh(length / (1 - dot(z, z))) / length * v)
+    length = torch.linalg.vector_norm(v, dim=0).clamp_(min=torch.finfo(v.dtype).tiny)
+    return added(z, v * torch.tanh(length / (1 - dot(z, z, dim=0))).div_(length))
 
 
 def transported(v: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -45,7 +41,9 @@ def transported(v: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tens
     .. math:: \frac{\lambda_x}{\lambda_y} \operatorname{gyr}[y, -x] v, \qquad \operatorname{gyr}[y, -x] v = v + 2
         \frac{(2 (xy)(xv) - (yv) x^2 - xv) \, y + (yv - (xv) y^2) \, x}{1 - 2 xy + x^2 y^2}
     """
-    xx, yy, xy, xv, yv = dot(x, x), dot(y, y), dot(x, y), dot(x, v), dot(y, v)
-    towards = (2 * xy * xv - yv * xx - xv) * y + (yv - xv * yy) * x
-    turned = v + 2 * towards / (1 - 2 * xy + xx * yy).clamp(min=torch.finfo(v.dtype).tiny)
-    return (1 - yy) / (1 - xx) * turned
+    xx, yy, xy = dot(x, x, dim=0), dot(y, y, dim=0), dot(x, y, dim=0).mul_(2)
+    xv, yv = dot(x, v, dim=0), dot(y, v, dim=0)
+    across = torch.addcmul((xy - 1) * xv, yv, xx, value=-1) * y
+    across.addcmul_(torch.addcmul(yv, xv, yy, value=-1), x)
+    turned = torch.addcdiv(v, across, torch.addcmul(1 - xy, xx, yy), value=2)
+    return turned.mul_((1 - yy).div_(1 - xx))

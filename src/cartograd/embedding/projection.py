@@ -10,7 +10,7 @@ import torch
 from cartograd.affinity import checks
 from cartograd.affinity.data import plain
 from cartograd.embedding.covariance import Centred
-from cartograd.embedding.estimator import Estimator, detached, loses_nothing
+from cartograd.embedding.estimator import Estimator, detached, in_range, loses_nothing
 from cartograd.embedding.stream import is_stream, opened
 from cartograd.errors import InputError, OptionError
 from cartograd.neighbors import validate
@@ -66,7 +66,7 @@ class Projection(Estimator):
         V, mean = self._matrix(given.rows.device), self._mean(given.rows.device)
         with all_cores(given.rows.device):
             rows = product(Centred(given.rows, torch.zeros(len(V), dtype=V.dtype, device=V.device)), V)
-        return detached(rows + mean, given)
+        return detached(in_range(rows + mean, given), given)
 
     def _check_parameters(self) -> None:
         raise NotImplementedError
@@ -76,7 +76,8 @@ class Projection(Estimator):
 
     def _scores(self, given: Given) -> Any:
         device = given.rows.device
-        return detached(product(Centred(given.rows, self._mean(device)), self._matrix(device).T), given)
+        scores = product(Centred(given.rows, self._mean(device)), self._matrix(device).T)
+        return detached(in_range(scores, given), given)
 
     def _read_scores(self, X: Any) -> Given:
         given = intake(X, "X", None if self.device in (None, "auto") else self.device)

@@ -22,7 +22,7 @@ class RiemannianAdam(torch.optim.Optimizer):
 
     .. math:: z' = \exp_z\Bigl(-\eta \, \frac{m / (1 - \beta_1^t)}{\sqrt{v / (1 - \beta_2^t)} + \epsilon}\Bigr)
 
-    and m is carried along from z to z' in parallel. v is one number a point, so a step is about :math:`\eta` long in
+    and m is carried along from z to z' in parallel. v is one number for each point, so a step is about :math:`\eta` long in
     the distance of the ball, wherever the point is. Points stay within a length of 1 - 1e-5 (1 - 4e-3 in float32).
 
     Parameters
@@ -54,7 +54,7 @@ class RiemannianAdam(torch.optim.Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
     ) -> None:
-        checks.number(lr, "lr", 0.0)
+        checks.number(lr, "lr", 0.0, strict=True)
         checks.number(eps, "eps", 0.0, strict=True)
         if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
             raise OptionError(f"betas must be two numbers of at least 0 and below 1, got {betas!r}")
@@ -86,13 +86,14 @@ class RiemannianAdam(torch.optim.Optimizer):
         if not state:
             state["step"] = 0
             state["exp_avg"] = torch.zeros_like(points)
-            state["exp_avg_sq"] = torch.zeros_like(points[..., :1])
+            state["exp_avg_sq"] = torch.zeros_like(points[..., 0])
         state["step"] += 1
-        mean, square, (beta1, beta2) = state["exp_avg"], state["exp_avg_sq"], group["betas"]
-        shrink = (1 - dot(points, points)).div_(2).square_()  # 1 / lambda^2
-        mean.mul_(beta1).addcmul_(gradient, shrink, value=1 - beta1)
-        square.mul_(beta2).addcmul_(dot(gradient, gradient), shrink, value=1 - beta2)
+        (beta1, beta2), square = group["betas"], state["exp_avg_sq"]
+        z, g, mean = (part.movedim(-1, 0).contiguous() for part in (points, gradient, state["exp_avg"]))
+        shrink = (1 - dot(z, z, dim=0)).div_(2).square_()  # 1 / lambda^2
+        mean.mul_(beta1).addcmul_(g, shrink, value=1 - beta1)
+        square.mul_(beta2).addcmul_(dot(g, g, dim=0), shrink, value=1 - beta2)
         size = (square / (1 - beta2 ** state["step"])).sqrt_().add_(group["eps"])
-        there = inside(moved(points, mean / size * (-group["lr"] / (1 - beta1 ** state["step"]))))
-        mean.copy_(transported(mean, points, there))
-        points.copy_(there)
+        there = inside(moved(z, mean / size.mul_((beta1 ** state["step"] - 1) / group["lr"])))
+        state["exp_avg"].copy_(transported(mean, z, there).movedim(0, -1))
+        points.copy_(there.movedim(0, -1))

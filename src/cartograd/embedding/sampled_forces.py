@@ -8,7 +8,7 @@ import torch
 
 from cartograd.neighbors.workers import spread
 
-PIECE_PAIRS = 1 << 18
+PIECE_PAIRS, GPU_PIECE_PAIRS = 1 << 18, 1 << 26
 
 
 def push_both_ends(
@@ -29,7 +29,7 @@ def push_both_ends(
         Gives the derivatives f (r, m) of the loss by the squared distances (r, m) of some rows.
     """
     n, m = others.shape
-    step = max(1, PIECE_PAIRS // max(m, 1))
+    step = max(1, (PIECE_PAIRS if Z.device.type == "cpu" else GPU_PIECE_PAIRS) // max(m, 1))
     planes = Z.T.contiguous()  # a coordinate at a time: (r, m) matrices are twice as fast as (r, m, c) ones
 
     def piece(start: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,6 +12,8 @@ from cartograd.embedding.forces.edges import EdgeBlocks, sne_attraction, sne_att
 from cartograd.embedding.forces.exact import sne_repulsion
 from cartograd.embedding.pairs import off_diagonal_distances
 
+STABLE = 0.35
+
 
 @dataclass(eq=False, repr=False)
 class SNE(EntropicInput):
@@ -49,7 +51,16 @@ class SNE(EntropicInput):
     max_iter_affinity: int = 100
     affinity_in: Any = field(default=None, init=False)
 
-    _smallest_auto_lr = 0.0  # the attraction is quadratic: a larger rate than n / 4 would swing and grow
+    def _rate_of_phase(self, optimizer: type[torch.optim.Optimizer], exaggeration: float) -> float:
+        """The usual rate, or the largest at which the quadratic attraction does not swing up.
+
+        Its second derivative is at most 8 times the largest row sum of P; with momentum m a rate below
+        2 (1 + m) / 8 of its inverse is stable.
+        """
+        rate = super()._rate_of_phase(optimizer, exaggeration)
+        if self._learning_rate() != "auto" or not issubclass(optimizer, torch.optim.SGD):
+            return rate
+        return min(rate, STABLE / (exaggeration * float(self.affinity_in_.row_sums().max())))
 
     def _compute_attractive_loss(self) -> Any:
         P, Z = self.affinity_in_, self.embedding_

@@ -15,12 +15,13 @@ from cartograd.embedding.forces.edges import EdgeBlocks, tsne_attraction, tsne_a
 from cartograd.embedding.forces.exact import tsne_repulsion
 from cartograd.embedding.forces.fft import FFTRepulsion
 from cartograd.embedding.pairs import off_diagonal_distances
+from cartograd.embedding.parametric import Parametric
 from cartograd.embedding.placement import mean_of_neighbours, refine
 from cartograd.errors import OptionError
 
 
 @dataclass(eq=False, repr=False)
-class TSNE(EntropicInput):
+class TSNE(EntropicInput, Parametric):
     r"""t-distributed stochastic neighbour embedding (van der Maaten and Hinton, 2008).
 
     .. math:: \min_Z \; \lambda \sum_{ij} P_{ij} \log(1 + s_{ij}) + \rho \log \sum_{i \ne j} \frac{1}{1 + s_{ij}},
@@ -48,11 +49,13 @@ class TSNE(EntropicInput):
         See `NeighborEmbedding`.
     optimizer, optimizer_kwargs, scheduler, scheduler_kwargs, init, init_scaling, check_interval, callbacks
         See `AffinityMatcher`.
+    encoder, decoder, hidden_sizes, batch_size, n_epochs, patience, min_desired_loss, timeout, training
+        See `Parametric`.
 
     Attributes
     ----------
     kl_divergence_ : float
-        The divergence of the finished map.
+        The divergence of the finished map; of one with an encoder, which samples pairs, there is none.
 
     Examples
     --------
@@ -80,6 +83,9 @@ class TSNE(EntropicInput):
             )
 
     def _optimise(self) -> None:
+        if self.encoder is not None:
+            super()._optimise()
+            return
         n, c = self._layout.shape
         chosen = choose(n, c) if self.method == "auto" else self.method
         self.report_["repulsion"] = chosen
@@ -110,6 +116,13 @@ class TSNE(EntropicInput):
             return self._entropy + super()._loss_now()
         attraction = float(tsne_attraction_loss(self._layout, self._blocks))
         return self._entropy + attraction + self.repulsion_strength * float(torch.log(self._pairs_sum))
+
+    def _batch_attraction(self, s: Any) -> Any:
+        return torch.log1p(s).mean()
+
+    def _batch_repulsion(self, s: Any) -> Any:
+        """The logarithm of the sum over all pairs, estimated from those of the batch."""
+        return torch.log((1 / (1 + s)).mean())
 
     def _buffers(self) -> tuple[str, ...]:
         return (*super()._buffers(), "_blocks", "_repulsion", "_pairs_sum", "_entropy")

@@ -83,8 +83,6 @@ class TSNEkhorn(EntropicInput):
     distributed: Any = False
     affinity_in: Any = field(default=None, init=False)
 
-    _smallest_auto_lr = 0.0  # of few rows each has a large share of P: a larger rate than n / 4 would swing
-
     def _check_affinities(self) -> None:
         super()._check_affinities()
         checks.choice(self.symmetric_affinity, "symmetric_affinity", (True, False))
@@ -93,6 +91,13 @@ class TSNEkhorn(EntropicInput):
         checks.count(self.max_iter_affinity_in, "max_iter_affinity_in")
         checks.number(self.lr_affinity_in, "lr_affinity_in", 0.0, strict=True)
         checks.choice(self.eps_square_affinity_in, "eps_square_affinity_in", (True, False))
+
+    def _rate_of_phase(self, optimizer: type[torch.optim.Optimizer], exaggeration: float) -> float:
+        """The usual rate without its floor: of few rows each has a large share of P, and would swing."""
+        rate = super()._rate_of_phase(optimizer, exaggeration)
+        if self._learning_rate() != "auto" or not issubclass(optimizer, torch.optim.SGD):
+            return rate
+        return min(rate, len(self._layout) / 4.0 / exaggeration)
 
     def _is_dense(self) -> bool:
         return self.symmetric_affinity and self.precomputed_knn is None
@@ -152,7 +157,11 @@ class TSNEkhorn(EntropicInput):
 
     def _compute_loss(self) -> Any:
         """The loss; the repulsion is in f where that is unrolled."""
-        return self.early_exaggeration_coeff_ * self._compute_attractive_loss() if self.unrolling else super()._compute_loss()
+        return (
+            self.early_exaggeration_coeff_ * self._compute_attractive_loss()
+            if self.unrolling
+            else super()._compute_loss()
+        )
 
     def _compute_attractive_loss(self) -> Any:
         P, log_Q = self.affinity_in_, self._log_Q()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from sklearn.utils.validation import check_is_fitted
 
 from cartograd.affinity import UMAPAffinity, checks
@@ -17,10 +19,11 @@ from cartograd.embedding.inverse import rows_at
 from cartograd.embedding.labels import intersected, known_labels
 from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
 from cartograd.embedding.neighbourhood import fitting_neighbours
+from cartograd.embedding.parametric import Parametric
 from cartograd.embedding.placement import mean_of_neighbours, ordered_sum, own_draws, refine
 from cartograd.embedding.source import Source
 from cartograd.embedding.umap_curve import fit_curve
-from cartograd.embedding.umap_forces import CLIP, attraction, repulsion
+from cartograd.embedding.umap_forces import CLIP, SOFTENING, attraction, repulsion
 from cartograd.errors import InputError, OptionError
 from cartograd.neighbors import Graph, validate
 from cartograd.neighbors.intake import Given, intake
@@ -28,7 +31,7 @@ from cartograd.neighbors.workers import all_cores, spread
 
 
 @dataclass(eq=False, repr=False)
-class UMAP(NegativeSamplingNeighborEmbedding):
+class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
     r"""Uniform manifold approximation and projection (McInnes, Healy and Melville, 2018).
 
     .. math:: \min_Z \; -\sum_{ij} P_{ij} \log q_{ij} - \rho \sum_{i,\, j \sim \text{negatives}} \log(1 - q_{ij}),
@@ -74,6 +77,8 @@ class UMAP(NegativeSamplingNeighborEmbedding):
         See `NegativeSamplingNeighborEmbedding`.
     optimizer, scheduler_kwargs, init, init_scaling, check_interval, backend, random_state, callbacks, n_components
         See `AffinityMatcher`.
+    encoder, decoder, hidden_sizes, batch_size, n_epochs, patience, min_desired_loss, timeout, training
+        See `Parametric`.
 
     Examples
     --------
@@ -206,6 +211,18 @@ class UMAP(NegativeSamplingNeighborEmbedding):
         with torch.no_grad():
             return torch.cat(list(spread(both, self._pieces)))
 
+    # with an encoder: -log q and -log(1 - q) are softplus of x and of -x, x = log a + b log s
+
+    def _usual_negatives(self) -> int:
+        return self._rate()
+
+    def _batch_attraction(self, s: Any) -> Any:
+        return F.softplus(math.log(self.a_) + self.b_ * torch.log(s + SOFTENING)).mean()
+
+    def _batch_repulsion(self, s: Any) -> Any:
+        x = math.log(self.a_) + self.b_ * torch.log(s + SOFTENING)
+        return F.softplus(-x).sum(1).mean() / 2  # a negative moves too, and without an encoder it does not
+
     def inverse_transform(self, Z: Any) -> Any:
         """Rows that belong at places of the map, (m, n_features_in_): means of the rows fitted near them.
 
@@ -214,6 +231,8 @@ class UMAP(NegativeSamplingNeighborEmbedding):
         Z : array-like, (m, n_components)
             Places in the map.
         """
+        if self.decoder is not None:
+            return super().inverse_transform(Z)
         check_is_fitted(self)
         places = intake(Z, "Z", self._placement.places.device)
         if places.rows.width != self.n_components:

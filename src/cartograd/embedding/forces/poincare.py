@@ -29,10 +29,11 @@ def room(Z: torch.Tensor) -> torch.Tensor:
 
 def hyperbolic(u: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """D and its derivative by u, for u >= 0 of any shape."""
-    u = u.clamp(min=torch.finfo(u.dtype).tiny)  # for the ratio below, which is 1 there
-    root = u.sqrt()
-    half = torch.asinh(root)
-    return 4 * half.square(), 4 * half / (root * (1 + u).sqrt())
+    ends = torch.finfo(u.dtype)
+    u = u.clamp(ends.tiny, ends.max)  # for the ratios below
+    root, more = u.sqrt(), (1 + u).sqrt_()
+    half = torch.log1p(root + u / (1 + more))  # arsinh(root), four times as fast
+    return half.square().mul_(4), half.mul_(4).div_(root.mul_(more))
 
 
 def _repulsion_sums(
@@ -47,13 +48,13 @@ def _repulsion_sums(
         here = a[tile.rows, None]
         u = tile.squared.div_(here).div_(b)
         D, slope = hyperbolic(u)
-        Q = gamma / (D + gamma**2)
-        strength = tile.blank(Q.square() * slope / gamma, 0)
+        Q = tile.blank(gamma / D.add_(gamma**2), 0)
+        strength = Q.square() * slope / gamma
         bent = (tile.blank(u, 0) * strength).sum(1, keepdim=True)
         sums[tile.rows] = Q.sum(1)
         pulls[tile.rows] = (tile.pulls(strength / b) + bent * Z[tile.rows]) / here
 
-    Pairs(Z, points, own).each(piece)
+    Pairs(Z, points, own, buffers=4).each(piece)
     return sums, pulls
 
 

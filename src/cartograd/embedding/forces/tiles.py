@@ -74,9 +74,14 @@ class Pairs:
         Whether the queries are the points: each then leaves itself out.
     offset : float, default=0.0
         Added to the squared distances.
+    buffers : int, default=1
+        How much more than the simplest the function to be called holds at a time: tiles are as much smaller.
     """
 
-    def __init__(self, queries: torch.Tensor, points: torch.Tensor, own: bool, offset: float = 0.0) -> None:
+    def __init__(
+        self, queries: torch.Tensor, points: torch.Tensor, own: bool, offset: float = 0.0, buffers: int = 1
+    ) -> None:
+        self.buffers = buffers
         self.m, self.n, self.own = len(queries), len(points), own
         self.queries, self.points = queries.T.contiguous(), planes(points)
         self.offset = torch.tensor(offset, dtype=points.dtype, device=points.device)
@@ -88,7 +93,7 @@ class Pairs:
         using the same memory for the next: that came to as much as all pairs would take.
         """
         elements = TILE if self.points.device.type == "cpu" else GPU_TILE
-        width = self.points.shape[1] * max(1, len(self.points) // 2)
+        width = self.points.shape[1] * max(1, len(self.points) // 2) * self.buffers
         step = max(1, elements // max(width, 1))
         for _ in spread(lambda start: function(self.tile(start, start + step)), range(0, self.m, step)):
             pass

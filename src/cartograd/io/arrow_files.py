@@ -1,0 +1,73 @@
+"""Arrow's files, .parquet, .arrow and .feather, through pyarrow."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from cartograd.errors import DataFileError
+from cartograd.io.arrow_columns import CELL, raw_of_arrow
+from cartograd.io.arrow_sizes import unpacked_size
+from cartograd.io.foreign import foreign
+from cartograd.io.limits import FREE_EXPANSION, check_expansion, check_total
+from cartograd.io.packages import required
+from cartograd.io.raw import Given, Options, Raw
+
+MAGIC, OLD_MAGIC = b"ARROW1", b"FEA1"
+LARGEST_ENCODED = 1000
+"""How many times its file a Parquet table may have: runs of equal values are stored as one, whatever their length."""
+
+
+def read_parquet(given: Given, options: Options) -> Raw:
+    """Read a Parquet file. Its own account of its size is checked first."""
+    parquet = required("pyarrow.parquet", "tables", "reading Parquet")
+    size = os.stat(given.path).st_size
+    with foreign("Parquet"), parquet.ParquetFile(given.path) as file:
+        _check_parquet(file, size, options.max_bytes)
+        table = file.read()
+    return raw_of_arrow(table, given.name, options.max_bytes)
+
+
+def _check_parquet(file: Any, size: int, max_bytes: int) -> None:
+    """Only what the row groups say: asking a damaged file for its column chunks can end the process (pyarrow 26)."""
+    metadata = file.metadata
+    unpacked = sum(metadata.row_group(place).total_byte_size for place in range(metadata.num_row_groups))
+    check_expansion(unpacked, size, "the table")
+    wanted = max(unpacked, CELL * metadata.num_rows * metadata.num_columns)
+    check_total(wanted, max_bytes, "the table")
+    if wanted > FREE_EXPANSION and wanted > LARGEST_ENCODED * size:
+        raise DataFileError(
+            f"it would expand from {size:,} to {wanted:,} bytes, more than {LARGEST_ENCODED} times: refused as a bomb"
+        )
+
+
+def read_arrow(given: Given, options: Options) -> Raw:
+    """Read an Arrow file or stream (Feather is the same): the file is a stream between a mark and an index."""
+    pyarrow = required("pyarrow", "tables", "reading Arrow files")
+    size = os.stat(given.path).st_size
+    check_total(size, options.max_bytes, "the file")
+    content = given.path.read_bytes()  # a length that lies is then an error of a slice, not an allocation
+    with foreign("an Arrow file"), pyarrow.BufferReader(content) as file:
+        beginning = file.read(8)
+        if beginning.startswith(OLD_MAGIC):
+            raise DataFileError("it is Feather of version 1, which is no longer read; write it again as version 2")
+        start = 8 if beginning.startswith(MAGIC) else 0
+        file.seek(start)
+        _check_batches(pyarrow, file, size, options.max_bytes)
+        file.seek(start)
+        table = pyarrow.ipc.open_stream(file).read_all()
+    return raw_of_arrow(table, given.name, options.max_bytes)
+
+
+def _check_batches(pyarrow: Any, file: Any, size: int, max_bytes: int) -> None:
+    reader = pyarrow.ipc.MessageReader.open_stream(file)
+    total = 0
+    while True:
+        try:
+            message = reader.read_next_message()
+        except StopIteration:
+            return
+        rows, unpacked = unpacked_size(message.metadata, message.body or b"")
+        total += max(rows, unpacked)
+        check_total(total, max_bytes, "the table")
+        check_expansion(total, size, "the table")
