@@ -243,3 +243,11 @@ def test_supervision_separates_classes():
     assert scores[2] > 0.2
     with pytest.raises(InputError, match="one label for each of the 80 rows"):
         UMAP().fit(ROWS, labels[:10])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
+def test_compiled_forces_make_the_same_map():
+    """Up to rounding, which a few steps do not blow up."""
+    eager, compiled = (UMAP(n_neighbors=10, max_iter=5, compile=flag).fit_transform(ROWS) for flag in (False, True))
+    assert numpy.abs(eager - compiled).max() < 1e-6 * numpy.abs(eager).max()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -32,6 +32,7 @@ from cartograd.neighbors.searching import seed_of
 from cartograd.neighbors.workers import all_cores
 
 Callback = Callable[[int, Any, float], Any]
+Formula = TypeVar("Formula", bound=Callable[..., Any])
 
 
 @dataclass(eq=False, repr=False)
@@ -78,7 +79,8 @@ class AffinityMatcher(Estimator):
     backend : str or FaissConfig, default=None
         How neighbours are searched, see `cartograd.neighbors.search`; None for "auto".
     compile : bool, default=False
-        Whether pieces of the step are compiled by ``torch.compile``.
+        Whether the forces of `UMAP` are compiled by ``torch.compile``; needs a C++ compiler, and a minute at first. The
+        other methods compute theirs in place and gain nothing by it.
     process_duplicates : bool, default=True
         Whether equal rows are taken as one, and share one place.
     callbacks : sequence of callables, default=None
@@ -152,7 +154,7 @@ class AffinityMatcher(Estimator):
         which others are given with it.
         """
         given = self._read(X, reset=False)
-        with all_cores(given.rows.device):
+        with all_cores(given.rows.device), torch.no_grad():
             return detached(place(self, given.rows), given)
 
     def _fit(self, given: Given, y: Any) -> None:
@@ -243,6 +245,10 @@ class AffinityMatcher(Estimator):
 
     def _merges(self) -> bool:
         return self.process_duplicates
+
+    def _compiled(self, function: Formula) -> Formula:
+        """A function of tensors, compiled where that is wanted."""
+        return torch.compile(function, dynamic=True) if self.compile else function
 
     def _affinity(self, source: Source, y: Any) -> Any:
         """P of the rows."""

@@ -71,7 +71,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _read(self, X: Any, *, reset: bool) -> Given:
         """X as rows, checked: shape, kind of numbers, NaN and infinity; with `reset` its columns are remembered."""
-        given = intake(X, "X", None if self.device in (None, "auto") else self.device)
+        given = intake(X, "X", self._device(reset))
         if not reset:
             self._check_width(given)
         if given.sparse is None:
@@ -84,6 +84,12 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             self.n_features_in_ = given.rows.width
             self.n_samples_in_ = given.rows.count
         return given
+
+    def _device(self, reset: bool) -> Any:
+        """Where to compute: with a fitted map, where its points are; None for where the data are."""
+        if not reset and hasattr(self, "_placement"):
+            return self._placement.places.device
+        return None if self.device in (None, "auto") else self.device
 
     def _check_names(self, X: Any, reset: bool) -> None:
         """The names of the columns of a frame: remembered with `reset`, otherwise compared."""

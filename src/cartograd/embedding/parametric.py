@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from sklearn.utils.metaestimators import available_if
@@ -80,11 +80,6 @@ class Parametric(NeighborEmbedding):
     timeout: float | None = field(default=None, kw_only=True)
     training: EncoderTraining | None = field(default=None, kw_only=True)
 
-    if TYPE_CHECKING:
-        _shape: tuple[int, ...]
-        _network: Network
-        _decoder: Network
-
     @property
     def encoder_(self) -> torch.nn.Module:
         """The trained encoder, which reads standardised rows."""
@@ -134,7 +129,7 @@ class Parametric(NeighborEmbedding):
             fitting_shape(flat.shape, self._shape)
         given = super()._read(flat.table, reset=reset)
         if reset:
-            self._shape = flat.shape or (given.rows.width,)
+            self._shape: tuple[int, ...] = flat.shape or (given.rows.width,)
         elif flat.shape is not None:  # of batches, known only now
             fitting_shape(flat.shape, self._shape)
         return given

@@ -33,7 +33,7 @@ class EncoderTraining:
 
     Parameters
     ----------
-    learning_rate : float, default=1e-3
+    learning_rate : float, default=3e-3
         Of the first step; it falls linearly to 0 over the epochs.
     optimizer : str or class, default="Adam"
         An optimiser of ``torch.optim``.
@@ -57,11 +57,11 @@ class EncoderTraining:
 
     Examples
     --------
-    >>> EncoderTraining(learning_rate=3e-3).warm_start_epochs
+    >>> EncoderTraining(learning_rate=1e-3).warm_start_epochs
     5
     """
 
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-3
     optimizer: Any = "Adam"
     weight_penalty: float = 1e-5
     negative_rate: int | None = None

@@ -149,7 +149,11 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
             return graph
 
     def _buffers(self) -> tuple[str, ...]:
-        return (*super()._buffers(), "_pieces", "_labels")
+        return (*super()._buffers(), "_pieces", "_labels", "_attraction", "_repulsion")
+
+    def _optimise(self) -> None:
+        self._attraction, self._repulsion = self._compiled(attraction), self._compiled(repulsion)
+        super()._optimise()
 
     def _draw(self, step: int) -> None:
         """Negatives are drawn edge by edge where they are needed."""
@@ -191,13 +195,13 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
         """The attraction of the rows of a piece. The other end of an edge moves by the edge that leads back."""
         rows = piece.rows[edges]
         apart = self._layout.index_select(0, rows) - self._layout.index_select(0, piece.columns[edges])
-        return piece.row_sums(attraction(apart, self.a_, self.b_), rows).clamp_(-CLIP, CLIP)
+        return piece.row_sums(self._attraction(apart, self.a_, self.b_), rows).clamp_(-CLIP, CLIP)
 
     def _pushed(self, piece: Piece, edges: torch.Tensor) -> torch.Tensor:
         """The repulsion of the rows of a piece from their negatives."""
         rows, others = self._negatives(piece, edges)
         apart = self._layout.index_select(0, rows) - self._layout.index_select(0, others)
-        return piece.row_sums(repulsion(apart, self.a_, self.b_), rows).clamp_(-CLIP, CLIP)
+        return piece.row_sums(self._repulsion(apart, self.a_, self.b_), rows).clamp_(-CLIP, CLIP)
 
     def _gradient(self) -> torch.Tensor:
         if not self._has_closed_form():
