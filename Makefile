@@ -1,4 +1,4 @@
-# make demo   set up, then train a small network on handwritten digits with our engine
+# make demo   set up, then map scikit-learn's handwritten digits: map.html, map.png
 # make test   set up, then every check and test
 # make check  format, lint, types, import layers, file sizes, docs; make bench: the benchmarks
 PYTHON ?= python3
@@ -11,7 +11,7 @@ export OMP_WAIT_POLICY := passive
 .PHONY: demo test check bench format clean
 
 demo: $(READY)
-	$(BIN)/python examples/digits_mlp.py
+	$(BIN)/cartograd map digits -o map.html --seed 0 --n-neighbors 15 --max-iter 200
 
 test: check
 	$(BIN)/python -m pytest

@@ -67,6 +67,20 @@ def anomaly():
         leaf(0.0).log()
 
 
+def undecided():
+    turns = iter([torch.sin, torch.cos])
+    cartograd.checkpoint(lambda t: next(turns)(t), leaf(1.0)).backward()
+
+
+def over_budget():
+    with cartograd.memory_budget("10 B"):
+        (leaf(1.0, 2.0).exp() * 2).sin().sum().backward()
+
+
+def undecided_step():
+    cartograd.capture(lambda x: x * 2 if x > 0 else x, leaf(1.0))
+
+
 def wrong_gradcheck():
     cartograd.gradcheck(lambda x: x * x.detach(), leaf(2.0))
 
@@ -83,6 +97,14 @@ CASES = {
     "InplaceError": (changed, r"mul \(called at .*test_errors\.py:\d+\).*changed in place.*\.clone\(\)"),
     "NotTwiceDifferentiableError": (once, r"op \(called at .*test_errors\.py:\d+\).*twice: reason"),
     "VjpError": (bad_rule, r"bad \(called at .*test_errors\.py:\d+\).*shape \(\).*shape \(2,\)"),
+    "CheckpointError": (undecided, r"checkpointed at .*test_errors\.py:\d+.*cos of \(1,\).*instead of sin.*every time"),
+    "BudgetError": (over_budget, r"budget of 10 bytes is too small.*at least 32 bytes.*smaller batch"),
+    "OptionError": (lambda: leaf(1.0).backward(workers=0), r"whole number from 1 to 1024, got 0"),
+    "CaptureError": (undecided_step, r"reads a value of a tensor, at .*test_errors\.py:\d+.*torch\.where"),
+    "InputError": (
+        lambda: cartograd.per_sample_grad(lambda x: x, [leaf(1.0)], torch.ones(())),
+        r"samples along the first axis of each of its tensors; got \(\)",
+    ),
     "AnomalyError": (anomaly, r"log made an Inf at .*test_errors\.py:\d+; its inputs: \(1,\) float64 in \[0, 0\]"),
     "GradcheckError": (wrong_gradcheck, r"output 0 element 0 by input 0 element 0: analytic 2, numeric 4"),
     "LeafError": (lambda: (leaf(1.0) * 2).requires_grad_(False), r"only .*on a leaf.*mul.*\.detach\(\)"),

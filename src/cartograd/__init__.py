@@ -26,6 +26,8 @@ from cartograd.engine import jvp as jvp
 from cartograd.engine import memory_budget as memory_budget
 from cartograd.engine import no_grad as no_grad
 from cartograd.engine import offload_to_cpu as offload_to_cpu
+from cartograd.engine import per_sample_grad as per_sample_grad
+from cartograd.engine import per_sample_norm as per_sample_norm
 from cartograd.engine import primitive as primitive
 from cartograd.engine import recording as recording
 from cartograd.engine import saved_tensors_hooks as saved_tensors_hooks
@@ -40,15 +42,18 @@ from cartograd.ops.ssd import double_ssd as double_ssd
 if TYPE_CHECKING:
     from cartograd import affinity as affinity
     from cartograd import embedding as embedding
+    from cartograd import io as io
     from cartograd import metrics as metrics
     from cartograd import neighbors as neighbors
     from cartograd import nn as nn
+    from cartograd import tl as tl
     from cartograd import viewer as viewer
+    from cartograd.io.model import load_model as load  # noqa: F401
     from cartograd.viewer import plot as plot
     from cartograd.viewer import view as view
 
 __version__ = "0.1.0.dev0"
-_LATER = ("affinity", "embedding", "metrics", "neighbors", "nn", "viewer")
+_LATER = ("affinity", "embedding", "io", "metrics", "neighbors", "nn", "tl", "viewer")
 _ESTIMATORS = (
     "AffinityMatcher COSNE ExactIncrementalPCA IncrementalPCA InfoTSNE KernelPCA LargeVis "
     "NegativeSamplingNeighborEmbedding NeighborEmbedding PACMAP PCA PHATE SNE TSNE TSNEkhorn UMAP"
@@ -61,12 +66,14 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"cartograd.{name}")
     if name.endswith("Affinity"):
         return getattr(importlib.import_module("cartograd.affinity"), name)
+    if name == "load":
+        return importlib.import_module("cartograd.io").load_model
     if name in ("plot", "view"):
         return getattr(importlib.import_module("cartograd.viewer"), name)
-    if name in _ESTIMATORS:
+    if name in _ESTIMATORS or name == "EncoderTraining":
         return getattr(importlib.import_module("cartograd.embedding"), name)
     raise AttributeError(f"module 'cartograd' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LATER, *_ESTIMATORS, "plot", "view"])
+    return sorted([*globals(), *_LATER, *_ESTIMATORS, "EncoderTraining", "load", "plot", "view"])

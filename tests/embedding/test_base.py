@@ -6,8 +6,16 @@ import numpy
 import pytest
 import torch
 
-from cartograd import SNE, TSNE, AffinityMatcher, LargeVis, NegativeSamplingNeighborEmbedding, NeighborEmbedding, UMAP
-from cartograd import Tensor
+from cartograd import (
+    SNE,
+    TSNE,
+    UMAP,
+    AffinityMatcher,
+    LargeVis,
+    NegativeSamplingNeighborEmbedding,
+    NeighborEmbedding,
+    Tensor,
+)
 from cartograd.affinity import EntropicAffinity, NormalizedStudentAffinity
 from cartograd.embedding import memory
 from cartograd.errors import DivergedError, InputError, MemoryBudgetError, OptionError, UnsupportedError
@@ -169,7 +177,7 @@ def test_matcher_of_two_affinities(loss):
 
 def test_starts():
     start = numpy.random.RandomState(3).rand(80, 2)
-    fixed = dict(n_neighbors=5, max_iter=1, lr=1e-30)
+    fixed = {"n_neighbors": 5, "max_iter": 1, "lr": 1e-30}
     scaled = UMAP(init=start, **fixed).fit_transform(ROWS)
     assert numpy.allclose(scaled, 1e-4 * start / start[:, 0].std(ddof=1))
     assert numpy.allclose(UMAP(init=start, init_scaling=None, **fixed).fit_transform(ROWS), start)

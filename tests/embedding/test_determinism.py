@@ -4,7 +4,7 @@ import numpy
 import pytest
 import torch
 
-from cartograd import SNE, TSNE, InfoTSNE, LargeVis, UMAP
+from cartograd import SNE, TSNE, UMAP, InfoTSNE, LargeVis
 from cartograd.embedding import edge_clock, sampled_forces
 from cartograd.embedding.forces import edges
 

@@ -85,6 +85,19 @@ def test_too_many_components_lose_nothing(name):
     assert numpy.array_equal(model.transform(NEW), placed)
 
 
+@by_name
+def test_what_becomes_of_the_array_later_does_not_change_the_map(name):
+    rows = ORDINARY.copy()
+    model = METHODS[name].make().fit(rows)
+    placed = model.transform(NEW)
+    rows[:] = 0
+    assert numpy.array_equal(model.transform(NEW), placed)
+    tensor = torch.tensor(ORDINARY)
+    model.fit(tensor)
+    tensor.zero_()
+    assert numpy.array_equal(model.transform(NEW), placed)
+
+
 def test_loses_nothing_keeps_what_the_method_says():
     class Model:
         kept = 1

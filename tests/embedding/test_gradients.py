@@ -7,7 +7,7 @@ import numpy
 import pytest
 import torch
 
-from cartograd import SNE, TSNE, AffinityMatcher, InfoTSNE, LargeVis, UMAP, tensor
+from cartograd import SNE, TSNE, UMAP, AffinityMatcher, InfoTSNE, LargeVis, tensor
 from cartograd.embedding import umap, umap_forces
 
 ROWS = numpy.random.RandomState(0).rand(60, 4)

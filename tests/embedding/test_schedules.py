@@ -4,7 +4,7 @@ import numpy
 import pytest
 import torch
 
-from cartograd import SNE, TSNE, InfoTSNE, LargeVis, UMAP
+from cartograd import SNE, TSNE, UMAP, InfoTSNE, LargeVis
 from cartograd.embedding.edge_clock import clock
 from cartograd.embedding.umap_curve import fit_curve
 from cartograd.neighbors import Graph

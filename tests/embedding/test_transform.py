@@ -6,7 +6,7 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
-from cartograd import SNE, TSNE, AffinityMatcher, InfoTSNE, LargeVis, NegativeSamplingNeighborEmbedding, UMAP
+from cartograd import SNE, TSNE, UMAP, AffinityMatcher, InfoTSNE, LargeVis, NegativeSamplingNeighborEmbedding
 from cartograd.affinity import EntropicAffinity, StudentAffinity
 from cartograd.errors import InputError, UnsupportedError
 
@@ -68,7 +68,7 @@ def test_other_kinds_of_input_and_wrong_width(model):
     assert not as_torch.requires_grad
     assert numpy.array_equal(as_torch.numpy(), model.transform(NEW[:4]))
     assert model.transform(NEW[:4].tolist()).dtype == numpy.float64
-    with pytest.raises(InputError, match="X has 63 features, but .* is expecting 64"):
+    with pytest.raises(InputError, match=r"X has 63 features, but .* is expecting 64"):
         model.transform(NEW[:, :63])
 
 

@@ -14,7 +14,7 @@ from cartograd.metrics import knn_label_accuracy, neighborhood_preservation, sil
 DATA = Path(os.environ.get("CARTOGRAD_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 PROMISED = {  # silhouette, 10-NN accuracy, neighbours preserved of 15, trustworthiness of 15
-    "UMAP": (dict(n_neighbors=15, max_iter=500), (0.61, 0.975, 0.535, 0.987)),
+    "UMAP": ({"n_neighbors": 15, "max_iter": 500}, (0.61, 0.975, 0.535, 0.987)),
     "TSNE": ({}, (0.535, 0.98, 0.59, 0.99)),
     "InfoTSNE": ({}, (0.50, 0.98, 0.58, 0.988)),
     "LargeVis": ({}, (0.60, 0.978, 0.45, 0.982)),

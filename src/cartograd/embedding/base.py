@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -21,7 +21,7 @@ from cartograd.embedding.optimisers import (
 )
 from cartograd.embedding.placement import Placement, mean_of_neighbours, place
 from cartograd.embedding.report import Report
-from cartograd.embedding.source import Source, make_source, searchable
+from cartograd.embedding.source import Source, make_source, owned, searchable
 from cartograd.embedding.start import check_start, starting_points
 from cartograd.engine import Tensor
 from cartograd.errors import OptionError, UnsupportedError
@@ -32,7 +32,6 @@ from cartograd.neighbors.searching import seed_of
 from cartograd.neighbors.workers import all_cores
 
 Callback = Callable[[int, Any, float], Any]
-Formula = TypeVar("Formula", bound=Callable[..., Any])
 
 
 @dataclass(eq=False, repr=False)
@@ -187,9 +186,9 @@ class AffinityMatcher(Estimator):
         """Keep what transform needs, drop what only the fit needed."""
         if layout is None:
             layout = places if source.distinct is None else places[source.distinct.inverse]
-            self._placement = Placement(source, places.detach(), *self._kept())
+            self._placement = Placement(owned(source), places.detach(), *self._kept())
         else:
-            self._placement = Placement(source, places.detach())
+            self._placement = Placement(owned(source), places.detach())
             self.n_iter_, self.loss_ = 0, []
         self.embedding_ = self._shown(layout)
         self.is_fitted_ = True
@@ -246,7 +245,7 @@ class AffinityMatcher(Estimator):
     def _merges(self) -> bool:
         return self.process_duplicates
 
-    def _compiled(self, function: Formula) -> Formula:
+    def _compiled(self, function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         """A function of tensors, compiled where that is wanted."""
         return torch.compile(function, dynamic=True) if self.compile else function
 

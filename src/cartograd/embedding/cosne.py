@@ -68,7 +68,7 @@ class COSNE(EntropicInput):
     max_iter_affinity : int, default=100
         Has no effect: the bandwidths are found to full precision.
     lr : float or "auto", default="auto"
-        The learning rate: about how far a point goes in a step, in the distance of the ball. "auto" for 0.1.
+        The learning rate: about how far a point goes in a step, in the distance of the ball. "auto" for 0.3.
     optimizer : str or class, default="RiemannianAdam"
         `RiemannianAdam`, or an optimiser of ``torch.optim``, after whose steps points are drawn back into the ball.
     optimizer_kwargs : dict, default=None
@@ -116,8 +116,8 @@ class COSNE(EntropicInput):
         if bool((lengths >= 1).any()):
             row = int(torch.nonzero(lengths >= 1)[0])
             raise InputError(
-                f"init must lie inside the unit ball, but its row {row} has the length {float(lengths[row]):.3g}; divide "
-                "it by something larger, or give an init_scaling"
+                f"init must lie inside the unit ball, but its row {row} has the length {float(lengths[row]):.3g}; "
+                "divide it by something larger, or give an init_scaling"
             )
 
     def _precision(self, source: Source) -> torch.dtype:

@@ -161,7 +161,7 @@ def in_range(values: torch.Tensor, given: Given) -> torch.Tensor:
     largest, dtype = float(values.abs().max()), given.rows.dtype
     if not largest <= torch.finfo(dtype).max:
         raise InputError(
-            f"the answer holds values as large as {largest:.3g}, beyond the range of {str(dtype)[6:]}; give the rows in "
-            "float64, or scaled down"
+            f"the answer holds values as large as {largest:.3g}, beyond the range of {str(dtype)[6:]}; give the rows "
+            "in float64, or scaled down"
         )
     return values

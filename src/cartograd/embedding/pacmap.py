@@ -10,7 +10,6 @@ import torch
 
 from cartograd.affinity import PACMAPAffinity, checks, far_pairs, mid_near_pairs
 from cartograd.affinity.pacmap import EXTRA_CANDIDATES
-from cartograd.embedding.memory import graph_bytes
 from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
 from cartograd.embedding.neighbourhood import found_or_given
 from cartograd.embedding.pair_forces import Pairs
@@ -61,8 +60,8 @@ def fitting_pairs(n: int, near: int, mid: int, far: int) -> tuple[int, int, int]
 class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
     r"""Pairwise controlled manifold approximation (Wang, Huang, Rudin and Shaposhnik, 2021).
 
-    .. math:: \min_Z \; w_{NB} \sum_{near} \frac{d_{ij}}{10 + d_{ij}} + w_{MN} \sum_{mid-near} \frac{d_{ij}}{10^4 + d_{ij}}
-        + \rho \, w_{FP} \sum_{far} \frac{1}{1 + d_{ij}}, \qquad d_{ij} = 1 + |z_i - z_j|^2
+    .. math:: \min_Z \; w_{NB} \sum_{near} \frac{d_{ij}}{10 + d_{ij}} + w_{MN} \sum_{mid-near} \frac{d_{ij}}{10^4 +
+        d_{ij}} + \rho \, w_{FP} \sum_{far} \frac{1}{1 + d_{ij}}, \qquad d_{ij} = 1 + |z_i - z_j|^2
 
     Pairs are drawn once, as in the PaCMAP package. Near: the `n_neighbors` of least distance rescaled by the density
     (`PACMAPAffinity`). Mid-near: the second nearest of six rows drawn at random. Far: rows that are no near pair. The
@@ -94,8 +93,8 @@ class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
     optimizer_kwargs : dict, default=None
         Its keyword arguments.
     early_exaggeration_coeff, early_exaggeration_iter, repulsion_strength, metric, precomputed_knn, learning_rate
-        See `NegativeSamplingNeighborEmbedding`; `precomputed_knn` is best of `n_neighbors` + 50 columns, among which near
-        pairs are chosen.
+        See `NegativeSamplingNeighborEmbedding`; `precomputed_knn` had best `n_neighbors` + 50 columns, among which
+        near pairs are chosen.
     scheduler, scheduler_kwargs, init, init_scaling, check_interval, backend, callbacks, n_components, random_state
         See `AffinityMatcher`.
     encoder, decoder, hidden_sizes, batch_size, n_epochs, patience, min_desired_loss, timeout, training
@@ -238,7 +237,7 @@ class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
     # new rows
 
     def _finish(self, source: Source, layout: torch.Tensor | None, places: torch.Tensor) -> None:
-        super()._finish(getattr(self, "_searched_in", source), layout, places)
+        super()._finish(self._searched_in if layout is None else source, layout, places)
 
     def _kept(self) -> tuple[Any, ...]:
         return (self.near_indices_.shape[1], *super()._kept()[1:])

@@ -20,7 +20,7 @@ from cartograd.embedding.parametric_decoder import DECODERS, check_decoder, trai
 from cartograd.embedding.parametric_input import Flattened, fitting_shape, standard_scale
 from cartograd.embedding.parametric_network import Network, check_kind, check_output, own_copy
 from cartograd.embedding.parametric_options import EncoderTraining
-from cartograd.embedding.parametric_training import FEWEST_IN_BATCH, Training, duration
+from cartograd.embedding.parametric_training import FEWEST_IN_BATCH, Training, duration, own_draws_given_back
 from cartograd.embedding.source import Source
 from cartograd.errors import InputError, OptionError, UnsupportedError
 from cartograd.neighbors import Graph, validate
@@ -184,11 +184,14 @@ class Parametric(NeighborEmbedding):
         super()._finish(source, layout, places)
 
     def _train_decoder(self, source: Source, places: torch.Tensor) -> None:
-        rows = self._given.rows if source.distinct is None else source.rows
+        rows = getattr(self, "_source", source).rows  # a method may search in rows of fewer dimensions
         network = untrained_decoder(self.decoder, self._shape, places, rows, self._sizes(), self._seed)
         batch = min(self.batch_size, max(FEWEST_IN_BATCH, len(places)))
         steps, epochs = duration(len(places), batch, self.n_epochs)
-        loss = train_decoder(network, places, rows, self._options(), batch, steps * epochs, self._seed)
+        with own_draws_given_back(network):
+            if not isinstance(network.kind, str):
+                torch.manual_seed(stream(self._seed, "draws of a decoder") >> 1)
+            loss = train_decoder(network, places, rows, self._options(), batch, steps * epochs, self._seed)
         self.report_["decoder_loss"] = loss
         self._decoder = network
 

@@ -77,7 +77,7 @@ class Training:
         """Train until the epochs are over or something ends it; the network has the best weights then."""
         stopped = "interrupted"
         bar = self._bar()
-        with _own_draws(self.network):
+        with own_draws_given_back(self.network):
             try:
                 if not self._resumed():
                     self._warm_start()
@@ -262,7 +262,7 @@ class Training:
 
 
 @contextlib.contextmanager
-def _own_draws(network: Network) -> Iterator[None]:
+def own_draws_given_back(network: Network) -> Iterator[None]:
     """Give the global generators back as they were: a module of one's own may draw from them (dropout does)."""
     if isinstance(network.kind, str):
         yield

@@ -41,7 +41,7 @@ class DenseForces:
     def gradient(self, Z: torch.Tensor, attraction: float, repulsion: float, height: float) -> torch.Tensor:
         r"""The gradient at Z (n, c) with the weights :math:`\lambda, \rho, \eta` of the parts, (n, c).
 
-        With k the derivative of the loss by D of each pair, :math:`e_{ij} = k_{ij} \, \partial D_{ij} / \partial u_{ij}`,
+        With k the derivative of the loss by D of each pair and :math:`e_{ij} = k_{ij} \, \partial D / \partial u_{ij}`,
 
         .. math:: \nabla z_i = \frac{4}{1 - |z_i|^2} \Bigl(\sum_j e_{ij} \frac{z_i - z_j}{1 - |z_j|^2} +
             z_i \sum_j e_{ij} u_{ij}\Bigr)

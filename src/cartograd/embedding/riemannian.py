@@ -22,8 +22,9 @@ class RiemannianAdam(torch.optim.Optimizer):
 
     .. math:: z' = \exp_z\Bigl(-\eta \, \frac{m / (1 - \beta_1^t)}{\sqrt{v / (1 - \beta_2^t)} + \epsilon}\Bigr)
 
-    and m is carried along from z to z' in parallel. v is one number for each point, so a step is about :math:`\eta` long in
-    the distance of the ball, wherever the point is. Points stay within a length of 1 - 1e-5 (1 - 4e-3 in float32).
+    and m is carried along from z to z' in parallel. v is one number for each point, so a step is about :math:`\eta`
+    long in the distance of the ball, wherever the point is. Points stay within a length of 1 - 1e-5 (1 - 4e-3 in
+    float32).
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ class RiemannianAdam(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Move all points that have a gradient once.
 
         Parameters

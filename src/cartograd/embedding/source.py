@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
@@ -64,6 +64,15 @@ def make_source(rows: Rows, metric: MetricLike, merge: bool) -> Source:
     if distinct is not None:
         rows, keys = picked(rows, distinct.first), keys[distinct.first]
     return Source(rows, Register.of(keys), distinct, metric, largest_value(rows))
+
+
+def owned(source: Source) -> Source:
+    """The source with rows in memory of its own: what a caller does to his array later is not to change the map.
+
+    Of a matrix of distances the values are not needed again, and a file is the caller's to keep.
+    """
+    shared = isinstance(source.rows, TensorRows) and source.distinct is None and source.metric != "precomputed"
+    return replace(source, rows=TensorRows(searchable(source.rows).clone())) if shared else source
 
 
 def largest_value(rows: Rows) -> float:

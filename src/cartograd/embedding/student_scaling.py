@@ -1,6 +1,6 @@
 r"""Student's kernel of a map, scaled to be doubly stochastic: the output affinity of TSNEkhorn.
 
-.. math:: Q_{ij} = \frac{1}{n} u_i w_{ij} u_j, \qquad w_{ij} = \frac{1}{1 + |z_i - z_j|^2} \; (i \ne j), \quad w_{ii} = 0
+.. math:: Q_{ij} = \frac{1}{n} u_i w_{ij} u_j, \qquad w_{ij} = \frac{1}{1 + |z_i - z_j|^2}, \qquad w_{ii} = 0
 
 with :math:`u = e^f` such that the rows of n Q sum to one. All of w is held, in tiles of rows: the input affinity has as
 many numbers.
@@ -31,7 +31,7 @@ class StudentKernel:
     """
 
     def __init__(self, Z: torch.Tensor) -> None:
-        self.Z, self.n = Z, len(Z)
+        self.Z, self.n, self.version = Z, len(Z), Z._version
         step = max(1, TILE // max(self.n, 1))
         self.tiles = [slice(start, min(start + step, self.n)) for start in range(0, self.n, step)]
         planes = Z.T.contiguous()
@@ -102,6 +102,6 @@ class StudentKernel:
         return float((u * self._over_tiles(lambda rows, w: torch.mv(w, u))).sum(dtype=torch.float64)) / self.n
 
     def _pulls(self, product: Callable[[slice, torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        """Sums a_i (column 0) and sums of a_ij z_j (the others) as :math:`a_i z_i - \\sum_j a_{ij} z_j`, (n, c)."""
+        """Sums a_i (column 0) and b_i of a_ij z_j (the others) as a_i z_i - b_i, (n, c)."""
         sums = self._over_tiles(product)
         return sums[:, :1] * self.Z - sums[:, 1:]

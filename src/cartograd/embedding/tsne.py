@@ -84,6 +84,7 @@ class TSNE(EntropicInput, Parametric):
 
     def _optimise(self) -> None:
         if self.encoder is not None:
+            self.__dict__.pop("kl_divergence_", None)  # of an earlier fit
             super()._optimise()
             return
         n, c = self._layout.shape

@@ -32,9 +32,10 @@ class TSNEkhorn(EntropicInput):
 
     P is the symmetric entropic affinity (`SymmetricEntropicAffinity`): every row has the same perplexity and the same
     sum. f makes the rows of Q sum to 1/n too: at most 5 updates :math:`f_i \leftarrow (f_i - \log \sum_j e^{f_j} /
-    (1 + |z_i - z_j|^2)) / 2` a step, from the f of the step before. A row is not paired with itself. The gradient is that
-    of fixed f; its second term is the gap of inverse optimal transport, without which it would lack a repulsion. All
-    pairs are held: memory O(n^2), and the affinity takes time O(n^3), some ten Cholesky factors of (2n, 2n).
+    (1 + |z_i - z_j|^2)) / 2` a step, from the f of the step before. A row is not paired with itself. The gradient is
+    that of fixed f, which lacks nothing: with its second term the loss is the gap of inverse optimal transport, and
+    that is stationary in f. All pairs are held: memory O(n^2), and the affinity takes time O(n^3), some ten Cholesky
+    factors of matrices (2n, 2n).
 
     Parameters
     ----------
@@ -60,8 +61,10 @@ class TSNEkhorn(EntropicInput):
         See `NeighborEmbedding`.
     lr, max_iter, early_exaggeration_coeff, early_exaggeration_iter, repulsion_strength, metric, precomputed_knn
         See `NeighborEmbedding`.
-    optimizer, optimizer_kwargs, scheduler, scheduler_kwargs, init, init_scaling, check_interval, callbacks, n_components
+    optimizer, optimizer_kwargs, scheduler, scheduler_kwargs, init, init_scaling, check_interval, callbacks
         See `AffinityMatcher`.
+    n_components, device, verbose, random_state
+        See `Estimator`.
 
     Examples
     --------
@@ -131,13 +134,19 @@ class TSNEkhorn(EntropicInput):
         """Bring the scaling up to date with the layout."""
         super()._before_step(step)
         if step == 0:
+            self._kernel: StudentKernel | None = None
             self._scaling = torch.ones(len(self._layout), dtype=self._layout.dtype, device=self._layout.device)
             self._blocks = EdgeBlocks.of(self.affinity_in_) if isinstance(self.affinity_in_, Graph) else None
         elif self.unrolling:
             self._scaling = self._unrolled
         if not self.unrolling:
+            self._scaling = self._kernel_now().scaled(self._scaling, UPDATES)
+
+    def _kernel_now(self) -> StudentKernel:
+        """The kernel of the layout as it is, computed once for each."""
+        if self._kernel is None or self._kernel.version != self._layout._version:
             self._kernel = StudentKernel(self._layout)
-            self._scaling = self._kernel.scaled(self._scaling, UPDATES)
+        return self._kernel
 
     def _buffers(self) -> tuple[str, ...]:
         return (*super()._buffers(), "_scaling", "_unrolled", "_kernel", "_blocks")
@@ -174,10 +183,10 @@ class TSNEkhorn(EntropicInput):
     def _compute_attractive_gradients(self) -> torch.Tensor:
         if self._blocks is not None:
             return tsne_attraction(self._layout, self._blocks)
-        return self._kernel.attraction(self.affinity_in_)
+        return self._kernel_now().attraction(self.affinity_in_)
 
     def _compute_repulsive_gradients(self) -> torch.Tensor:
-        return self._kernel.repulsion(self._scaling)
+        return self._kernel_now().repulsion(self._scaling)
 
     def _has_closed_form(self) -> bool:
         return not self.unrolling and super()._has_closed_form()
@@ -187,8 +196,9 @@ class TSNEkhorn(EntropicInput):
             return self._last_loss / self.early_exaggeration_coeff_
         if not self._has_closed_form():
             return super()._loss_now()
-        attraction = self._kernel.cross_entropy(self.affinity_in_, self._scaling)
-        return attraction + self.repulsion_strength * self._kernel.mass(self._scaling)
+        kernel = self._kernel_now()
+        attraction = kernel.cross_entropy(self.affinity_in_, self._scaling)
+        return attraction + self.repulsion_strength * kernel.mass(self._scaling)
 
     # new rows
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from cartograd.engine import modes
 from cartograd.engine.graph import CPU, Leaf, Node
 from cartograd.engine.tensor import Tensor, from_raw
 from cartograd.errors import GradientShapeError, GradientTypeError, NotTwiceDifferentiableError, VjpError
@@ -93,6 +94,9 @@ def accumulate(leaf: Any, total: Any, alone: bool, create_graph: bool) -> None:
     The first gradient is stored as it is when nobody else can see its memory (`alone` says that no other Python
     reference exists), and copied otherwise: a later in-place change of one ``.grad`` never reaches another tensor.
     """
+    if modes.watchers and modes.watch.capture is not None and not modes.watch.capture.silent:
+        modes.watch.capture.accumulate(leaf, raw(total), lambda: accumulate(leaf, total, alone, create_graph))
+        return
     if type(leaf) is Leaf:
         if create_graph:
             leaf.grad = total if leaf.grad is None else leaf.grad + total

@@ -38,7 +38,7 @@ def check_forward(name: str, inputs: Any, out: Any) -> None:
     raise AnomalyError(f"{name} {verb} {found} at {place}; its inputs: {describe(inputs)}")
 
 
-def check_backward(node: Node, g: Any, gradients: list[Any]) -> None:
+def check_backward(node: Node, g: Any, gradients: list[Any], saved: tuple[Any, ...]) -> None:
     """Raise if a gradient of `node` is not finite."""
     if not modes.watch.depth:
         return
@@ -47,7 +47,7 @@ def check_backward(node: Node, g: Any, gradients: list[Any]) -> None:
     found = next(filter(None, map(bad_value, plain)), None)
     if found is None or not _counts(found, [getattr(one, "data", one) for one in incoming]):
         return
-    known = describe(node.saved or ())
+    known = describe(saved)
     raise AnomalyError(
         f"the gradient of {node.name} has {found}; the op was called at {node.where()}; "
         f"incoming gradient: {describe(incoming)}; saved: {known}"

@@ -93,9 +93,11 @@ def _run(op: Primitive, values: list[Any], edges: list[Any], need: tuple[bool, .
     if recorded and edges:
         _set_grad(False)  # Parameters go in as they are; torch must not record them as well
         try:
-            result = op.run(values)
+            result = _watched_run(op, values) if modes.watchers else op.run(values)
         finally:
             _set_grad(True)
+    elif modes.watchers and modes.watch.capture is not None:
+        result = modes.watch.capture.run(op, values)
     else:
         result = op.run(values)
     out, extra = result if op.extra else (result, None)
@@ -119,6 +121,13 @@ def _run(op: Primitive, values: list[Any], edges: list[Any], need: tuple[bool, .
             return without_our_rule(op, args, kwargs, "input")
         return from_raw(out)
     return record(plan, tuple(edges), saved, out)
+
+
+def _watched_run(op: Primitive, values: list[Any]) -> Any:
+    watch = modes.watch
+    if watch.capture is not None:
+        return watch.capture.run(op, values)
+    return watch.savers[-1].run(op, values) if watch.savers else op.run(values)
 
 
 def record(
@@ -149,6 +158,10 @@ def record(
     else:
         node.code, node.instruction = code, frame.f_lasti
     node.watchers = None
+    if modes.watchers:
+        from cartograd.engine.stored import store_saved
+
+        store_saved(node)
     made = _new(Tensor)
     made.data = out
     made._edge = node

@@ -39,9 +39,12 @@ from cartograd.errors import (
     NoGradientError,
     NonScalarRootError,
     NotTwiceDifferentiableError,
+    OptionError,
     UnsupportedError,
     VjpError,
 )
+
+MOST_WORKERS = 1024
 
 
 def backward(
@@ -54,14 +57,14 @@ def backward(
     workers: int = 1,
 ) -> None:
     """See `Tensor.backward`."""
-    if workers != 1:
-        raise UnsupportedError(f"workers must be 1, got {workers!r}: backward passes on several threads come later")
+    if not isinstance(workers, int) or isinstance(workers, bool) or not 1 <= workers <= MOST_WORKERS:
+        raise OptionError(f"workers must be a whole number from 1 to {MOST_WORKERS}, got {workers!r}")
     if inputs is not None and isinstance(inputs, (Tensor, torch.Tensor)):
         inputs = [inputs]
     if inputs is not None and len(inputs) == 0:
         raise UnsupportedError("inputs=[] asks for no gradient at all; leave it out for those of every leaf")
     targets = None if inputs is None else [edge_of(one) for one in inputs]
-    run([root], [gradient], targets, retain_graph, create_graph, store=True)
+    run([root], [gradient], targets, retain_graph, create_graph, store=True, workers=workers)
 
 
 def run(
@@ -71,8 +74,12 @@ def run(
     retain_graph: bool | None,
     create_graph: bool,
     store: bool,
+    workers: int = 1,
 ) -> dict[int, Any]:
-    """One pass from `roots`. Returns the totals at `targets` by the edge's id; stores ``.grad`` if `store`."""
+    """One pass from `roots`. Returns the totals at `targets` by the edge's id; stores ``.grad`` if `store`.
+
+    A pass that is recorded, or captured, runs on one thread: the order of what it records is that of the threads.
+    """
     task = Pass(targets, create_graph if retain_graph is None else retain_graph, create_graph, store)
     seeds = [seed(root, gradient, create_graph) for root, gradient in zip(roots, gradients, strict=True)]
     if targets is not None:
@@ -80,7 +87,13 @@ def run(
     before = torch.is_grad_enabled()
     torch._C._set_grad_enabled(create_graph)
     try:
-        task.go(seeds)
+        if workers > 1 and not create_graph and modes.watch.capture is None:
+            from cartograd.engine.parallel import run_parallel
+
+            run_parallel(task, seeds, workers)
+        else:
+            task.walk(seeds)
+        task.finish_leaves()
     finally:
         torch._C._set_grad_enabled(before)
     return task.captured
@@ -136,8 +149,8 @@ class Pass:
         self.heap: list[tuple[int, Node]] = []
         self.foreign: list[tuple[torch.Tensor, torch.Tensor]] = []  # results of torch's own autograd we were given
 
-    def go(self, seeds: list[tuple[Any, Any]]) -> None:
-        """Walk from the seeds until nothing is left, then finish the leaves."""
+    def walk(self, seeds: list[tuple[Any, Any]]) -> None:
+        """Walk from the seeds until no node is left."""
         for edge, gradient in seeds:
             self.deliver(edge, gradient)
         if self.targets is None and not self.create_graph:
@@ -145,8 +158,15 @@ class Pass:
         while self.heap:
             node = heapq.heappop(self.heap)[1]
             self.visit(node, self.totals.pop(node))
+
+    def finish_leaves(self) -> None:
+        """Finish what leaves are left, in the order they were first reached."""
         while self.leaves:
             self.finish(next(iter(self.leaves)))
+        if self.foreign and modes.watch.capture is not None:
+            raise UnsupportedError(
+                "a captured step cannot go on into a graph of torch's own: detach() what comes from it"
+            )
         if self.foreign:
             tensors, gradients = zip(*self.foreign, strict=True)
             torch.autograd.backward(tensors, gradients, retain_graph=self.retain_graph)
@@ -162,17 +182,29 @@ class Pass:
     def step(self, node: Node, total: Any) -> None:
         """Run the rules of one node and hand on what they give."""
         if node.plan is PICK:
-            self.deliver_slot(node.parents[0], node.saved[0], total)  # type: ignore[index]
+            self.deliver_slot(node.parents[0], node.saved[0], total)
             return
+        for position, gradient in enumerate(self.fitted(node, total)):
+            edge = node.parents[position]
+            if type(edge) is not Node:
+                self.deliver_watched(node, position, gradient)
+            elif gradient is not None:
+                self.deliver(edge, gradient)
+
+    def fitted(self, node: Node, total: Any) -> list[Any]:
+        """What the rules of one node give for each parent, fitted to it; `None` where nothing is given or wanted."""
         saved = node.saved
         if saved is None:
             raise GraphFreedError(
                 f"the graph was already walked, and what {node.name} (called at {node.where()}) had saved is freed: "
                 "pass retain_graph=True to the first backward()"
             )
-        if saved:
-            check_version(node, saved)
-        gradients = self.gradients(node, total, saved)
+        if type(saved) is tuple:
+            if saved:
+                check_version(node, saved)
+            gradients = self.gradients(node, total, saved)
+        else:
+            gradients = self.gradients_of_stored(node, total, saved)
         if not self.retain_graph:
             node.saved = None
         parents = node.parents
@@ -185,13 +217,22 @@ class Pass:
             edge = parents[position]
             if gradient is not None and (useful is None or id(edge) in useful):
                 if gradient is not total or edge.shape is not shape or edge.dtype is not dtype:
-                    gradient = fit(gradient, edge, node)
+                    gradients[position] = fit(gradient, edge, node)
             else:
-                gradient = None
-            if type(edge) is not Node:
-                self.deliver_watched(node, position, gradient)
-            elif gradient is not None:
-                self.deliver(edge, gradient)
+                gradients[position] = None
+        return gradients
+
+    def gradients_of_stored(self, node: Node, total: Any, stored: Any) -> list[Any]:
+        """As `gradients`, for a node whose saved values have to be fetched first."""
+        last = False
+        saved = stored.fetch(node)
+        try:
+            gradients = self.gradients(node, total, saved)
+            last = not self.retain_graph
+            return gradients
+        finally:
+            del saved
+            stored.release(last)
 
     def gradients(self, node: Node, total: Any, saved: tuple[Any, ...]) -> list[Any]:
         """What the rules of `node` return, recorded themselves if the pass is."""
@@ -200,6 +241,8 @@ class Pass:
         try:
             if self.create_graph:
                 gradients = again(node, total, saved)
+            elif modes.watchers and modes.watch.capture is not None:
+                gradients = modes.watch.capture.rules(node, total, saved)
             else:
                 gradients = node.plan.gradients(total, saved)
         except Exception as error:
@@ -208,7 +251,9 @@ class Pass:
         if modes.watchers:
             from cartograd.engine.anomaly import check_backward
 
-            check_backward(node, total, gradients)
+            check_backward(node, total, gradients, saved)
+            if modes.watch.budget is not None:
+                modes.watch.budget.count(gradients)
         return gradients
 
     def deliver(self, edge: Any, gradient: Any) -> None:

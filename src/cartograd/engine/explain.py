@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from cartograd.engine.apply import PICK
-from cartograd.engine.fallback import TorchCall, TorchPlan
+from cartograd.engine.fallback import TorchPlan
 from cartograd.engine.graph import Leaf, Node, walk
+from cartograd.engine.stored import Stored, tensors_in
 from cartograd.engine.tensor import Tensor
 from cartograd.errors import NoGradientError
+
+if TYPE_CHECKING:
+    from cartograd.engine.budget_plan import MemoryPlan
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,12 @@ class Graph:
         found = [saved for node in reversed(self.nodes) for saved in _saved_of(node, seen)]
         return sorted(found, key=lambda one: -one.bytes)
 
+    @property
+    def plan(self) -> MemoryPlan | None:
+        """What the memory budget under which the graph was recorded kept, dropped and made again; `None` without."""
+        keepers = [node.plan.keeper for node in self.nodes if node.plan.keeper is not None]
+        return keepers[0].plan if keepers else None
+
     def to_dot(self) -> str:
         """The graph in Graphviz' language; edges point the way values flowed."""
         lines = ["digraph cartograd {", "  rankdir=TB; node [shape=box, fontname=monospace];"]
@@ -98,22 +108,18 @@ def _saved_of(node: Node, seen: set[int]) -> list[Saved]:
     """Blocks saved by `node` that are not in `seen`, which they join; Parameters are not counted, they stay anyway."""
     parameters = {edge.untyped_storage().data_ptr() for edge in node.parents if isinstance(edge, torch.Tensor)}
     found = []
-    for name, value in zip(node.plan.saves, node.saved, strict=True) if node.saved is not None else ():
-        for item in _tensors(value):
+    saved, names = node.saved, node.plan.saves
+    if isinstance(saved, Stored):
+        named = saved.held(names)
+    else:
+        named = [] if saved is None else list(zip(names, saved, strict=True))
+    for name, value in named:
+        for item in tensors_in(value):
             storage = item.untyped_storage()
             if storage.data_ptr() not in seen | parameters:
                 seen.add(storage.data_ptr())
                 found.append(Saved(storage.nbytes(), tuple(item.shape), node.name, name, node.where()))
     return found
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    """The tensors in a saved value; of a fallback its inputs, for torch does not say what it saved."""
-    if isinstance(value, TorchCall):
-        return value.inputs
-    if isinstance(value, (tuple, list)):
-        return [one for item in value for one in _tensors(item)]
-    return [value] if isinstance(value, torch.Tensor) else []
 
 
 def _shape(shape: Any) -> str:

@@ -31,6 +31,7 @@ class TorchFunction(Primitive):
         self.multiple = multiple
         self.once = None
         self.restated = None
+        self.sample_rules = self.sample_norms = {}
 
 
 class TorchCall:
@@ -53,7 +54,7 @@ class TorchPlan(Plan):
         self.op = TorchFunction(function, multiple)
         self.need = ()
         self.saves = ["call"]
-        self.single = self.each = self.only = None
+        self.single = self.each = self.only = self.unhurried = self.keeper = None
 
     def gradients(self, g: Any, saved: tuple[Any, ...]) -> list[Any]:
         """Ask torch for the vjp; its graph is kept, for the pass frees `saved` itself."""
@@ -94,7 +95,10 @@ def run_torch(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         values.append(data)
     args, kwargs = tree_unflatten(values, structure)
     with torch.set_grad_enabled(bool(edges)):
-        result = function(*args, **kwargs)
+        if modes.watchers and modes.watch.savers:
+            result = modes.watch.savers[-1].call(function, args, kwargs)
+        else:
+            result = function(*args, **kwargs)
     return _recorded_result(function, tuple(edges), values, inputs, result)
 
 
@@ -133,9 +137,9 @@ def record_call(function: Any, edges: tuple[Any, ...], inputs: list[Any], output
     return [record(plan, edges, (call,), plain[0])]
 
 
-def vjp_again(node: Any, g: Any) -> list[Any]:
+def vjp_again(node: Any, g: Any, saved: tuple[Any, ...]) -> list[Any]:
     """The vjp of a fallback node as a recorded op of its inputs and of `g`: torch keeps the graph of it."""
-    plan, (call,) = node.plan, node.saved
+    plan, (call,) = node.plan, saved
     gradients = list(g) if plan.op.multiple else [g]
     seeds = [one.data.detach().requires_grad_() for one in gradients]
     with torch.enable_grad():

@@ -55,7 +55,7 @@ class Node:
     parents
         One edge for each input that needs a gradient, in the order of the inputs.
     saved
-        What the rules need; `None` once the backward pass has used and freed it.
+        What the rules need, or where it is `Stored`; `None` once the backward pass has used and freed it.
     version
         Sum of the version counters of the saved tensors: any in-place change raises it.
     number
@@ -82,7 +82,7 @@ class Node:
 
     plan: Plan
     parents: tuple[Any, ...]
-    saved: tuple[Any, ...] | None
+    saved: Any
     version: int
     number: int
     shape: Any

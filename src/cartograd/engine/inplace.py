@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from cartograd.engine import modes
 from cartograd.engine.graph import Leaf, Node
 from cartograd.engine.tensor import Tensor, from_raw
 from cartograd.errors import InplaceError, UnsupportedError
@@ -120,7 +121,7 @@ def change(target: Any, name: str, compute: Callable[[Any], Any]) -> Any:
             return target.copy_(result.data)
     if recorded and type(target._edge) is Leaf:
         raise InplaceError(f"{name} would change a leaf that requires grad in place; change a copy, or use no_grad()")
-    result = compute(from_raw(target.data.clone(), target._edge))
+    result = compute(from_raw(_copy(target.data), target._edge))
     if result.data.shape != target.data.shape:
         raise InplaceError(
             f"{name} would change the shape {tuple(target.data.shape)} to {tuple(result.data.shape)} in place"
@@ -129,8 +130,20 @@ def change(target: Any, name: str, compute: Callable[[Any], Any]) -> Any:
         _require_unshared(target, name)
     with torch.no_grad():
         target.data.copy_(result.data)
+    if modes.watchers and modes.watch.budget is not None:
+        modes.watch.budget.same(target.data, result.data)
     target._edge = result._edge
     return target
+
+
+def _copy(data: torch.Tensor) -> torch.Tensor:
+    """A copy; under a memory budget, one that is known to be made from the original."""
+    if not modes.watchers or modes.watch.budget is None:
+        return data.clone()
+    from cartograd.engine.budget import copied
+
+    copy: torch.Tensor = modes.watch.budget.run(copied, [data])
+    return copy
 
 
 def _require_unshared(target: Tensor, name: str) -> None:

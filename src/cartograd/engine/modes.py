@@ -75,12 +75,23 @@ def _has_leaf(args: Any, kwargs: dict[str, Any]) -> bool:
 class _Watch(threading.local):
     depth = 0
     inf = True
+    savers: tuple[Any, ...] = ()  # who keeps saved values, innermost last; see `stored`
+    budget: Any = None  # the innermost memory budget
+    capture: Any = None  # the recording of a step, while one is made
+    replaying = False  # whether what runs now has run before, so that its side effects must not happen again
 
 
 watch = _Watch()
-"""This thread's anomaly state. `watchers` counts all threads', so that an op need not look here when it is 0."""
+"""This thread's modes. `watchers` counts all threads', so that an op need not look here when it is 0."""
 watchers = 0
 _lock = threading.Lock()
+
+
+def add_watchers(count: int) -> None:
+    """Tell every op that somebody looks on (or, with -1, that he has left)."""
+    global watchers
+    with _lock:
+        watchers += count
 
 
 class detect_anomaly:
@@ -106,17 +117,13 @@ class detect_anomaly:
         self._inf = inf
 
     def __enter__(self) -> detect_anomaly:
-        global watchers
         self._before = watch.inf
         watch.depth += 1
         watch.inf = self._inf
-        with _lock:
-            watchers += 1
+        add_watchers(1)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        global watchers
         watch.depth -= 1
         watch.inf = self._before
-        with _lock:
-            watchers -= 1
+        add_watchers(-1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from copy import copy
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +31,12 @@ class Plan:
     A plan is made once for each pattern an op meets; a node only points to it.
     """
 
-    __slots__ = ("calls", "each", "need", "only", "op", "saves", "single", "take")
+    __slots__ = ("calls", "each", "keeper", "need", "only", "op", "saves", "single", "take", "unhurried")
 
     single: Callable[..., Any] | None
     each: list[tuple[Callable[..., Any], list[int]]] | None
+    unhurried: Plan | None
+    keeper: Any  # the memory budget under which a node was recorded; see `budget`
 
     def __init__(self, op: Primitive, need: tuple[bool, ...]) -> None:
         self.op = op
@@ -54,6 +57,18 @@ class Plan:
         self.each = [(rule.function, [slots[name] for name in rule.saves]) for rule, _ in ordered] or None
         alone = separate and len(rules) == 1 and list(rules[0].saves) == names
         self.single = rules[0].function if alone else None
+        self.unhurried = self.keeper = None
+
+    def stored(self, keeper: Any = None) -> Plan:
+        """The same plan without the short cuts, for nodes whose saved values have to be fetched first."""
+        if keeper is not None or self.unhurried is None:
+            made = copy(self)
+            made.single = made.each = None
+            made.unhurried, made.keeper = made, keeper
+            if keeper is not None:
+                return made
+            self.unhurried = made
+        return self.unhurried
 
     def gradients(self, g: Any, saved: tuple[Any, ...]) -> list[Any]:
         """The gradient of every wanted input, in the order of the inputs; `None` where there is none."""
@@ -89,7 +104,7 @@ class ListPlan(Plan):
         self.only = None
         self.take = _taker([op.places[name] for name in rule.saves])
         self.calls = [(rule, _taker(list(range(len(rule.saves)))))]
-        self.single = self.each = None
+        self.single = self.each = self.unhurried = self.keeper = None
 
     def gradients(self, g: Any, saved: tuple[Any, ...]) -> list[Any]:
         """The gradient of every wanted element of the list."""

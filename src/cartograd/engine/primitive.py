@@ -78,6 +78,8 @@ class Primitive:
         self.fast: Callable[..., Any] | None = None
         self.elementwise = False  # its rules give values of the result's own shape, dtype and device
         self.restated: Callable[..., Any] | None = None
+        self.sample_rules: dict[str, Rule] = {}
+        self.sample_norms: dict[str, Rule] = {}
         self.examples: list[Callable[..., Any]] = []
         self.through: dict[Callable[..., Any], Callable[[Any], Any]] = {}
         self._read_signature()
@@ -124,6 +126,21 @@ class Primitive:
             self.input_slots = {self.places[name]: i for i, name in enumerate(self.inputs)}
             self.plans.clear()
             self.fast = None
+            return function
+
+        return declare
+
+    def per_sample(self, *inputs: str, norm: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Declare, for each of the inputs, its gradient by samples: of shape (samples, *input.shape).
+
+        The rule takes what a gradient rule takes and `samples`, their number; they come first in every array, or one
+        after the other in its rows. With `norm` it gives the squares of the gradients' norms instead, (samples,).
+        """
+
+        def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+            (self.sample_norms if norm else self.sample_rules).update(
+                {name: Rule((name,), function) for name in inputs}
+            )
             return function
 
         return declare

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from cartograd.engine.capturing import recorder, refuse_to_read
 from cartograd.engine.graph import Leaf, Node, Watchers
 from cartograd.errors import LeafError, NoGradientError, UnsupportedError
 
@@ -152,6 +153,8 @@ class Tensor:
         """The accumulated gradient: of a leaf, or of an inner tensor after `retain_grad`."""
         edge = self._edge
         if type(edge) is Leaf:
+            if (recording := recorder()) is not None:
+                recording.look(edge)
             return edge.grad
         if type(edge) is Node and edge.watchers is not None:
             return edge.watchers.retained
@@ -165,6 +168,8 @@ class Tensor:
             value = value if isinstance(value, Tensor) else from_raw(value.detach())
             require_fit(value.data, self.data.shape, self.data.dtype, self.data.device, "the .grad of this tensor")
         if type(self._edge) is Leaf:
+            if (recording := recorder()) is not None:
+                recording.put(self._edge, value)
             self._edge.grad = value
         elif type(self._edge) is Node:
             _watchers(self._edge).retained = value
@@ -252,12 +257,14 @@ class Tensor:
 
     def tolist(self) -> Any:
         """Nested Python lists of the values."""
+        refuse_to_read("tolist")
         return self.data.tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
         """The values as a NumPy array that shares memory; with `force`, of a tensor that requires grad, too."""
         if self._edge is not None and not force:
             raise NoGradientError("this tensor requires grad, and a NumPy array cannot carry it: use .detach().numpy()")
+        refuse_to_read("numpy")
         return self.data.numpy(force=force)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:

@@ -24,7 +24,7 @@ def differentiable_gradients(node: Node, g: Any, saved: tuple[Any, ...]) -> list
 
     plan = node.plan
     if isinstance(plan, TorchPlan):
-        return vjp_again(node, g)
+        return vjp_again(node, g, saved)
     op = plan.op
     if op.restated is not None:
         return _through_restatement(op, node, g, saved)

@@ -1,5 +1,6 @@
 """The modules that torch.nn does not have. They are ``torch.nn.Module``s, and run on torch's tensors and on ours."""
 
+from cartograd.nn import encoders as encoders
 from cartograd.nn.bidirectional import Bidirectional as Bidirectional
 from cartograd.nn.class_tokens import ClassTokens as ClassTokens
 from cartograd.nn.mamba3 import Mamba3 as Mamba3

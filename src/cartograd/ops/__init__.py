@@ -31,6 +31,7 @@ from cartograd.ops import neighbor_distances as neighbor_distances
 from cartograd.ops import neighbors as neighbors
 from cartograd.ops import norm as norm
 from cartograd.ops import padding as padding
+from cartograd.ops import per_sample as per_sample
 from cartograd.ops import pool as pool
 from cartograd.ops import powers as powers
 from cartograd.ops import products as products

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from cartograd.engine.fastpath import unary
 from cartograd.engine.primitive import composite, primitive
+from cartograd.engine.transparent import lifted
 
 aten = torch.ops.aten
 _nn: Any = torch._C._nn
@@ -163,7 +164,7 @@ def prelu(input: Any, weight: Any) -> Any:
     shape = [1] * input.dim()
     if input.dim() > 1:
         shape[1] = weight.numel()
-    return prelu_kernel(input, weight.reshape(shape))
+    return prelu_kernel(input, lifted(weight).reshape(shape))
 
 
 @primitive("softshrink")

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cartograd.engine import modes
 from cartograd.engine.accumulate import raw
 from cartograd.engine.primitive import composite, primitive
 from cartograd.engine.transparent import lifted
@@ -148,7 +149,8 @@ def _batch_norm(
     new_mean, new_var = (None if one is None else next(copies) for one in (mean, var))
     out = native_batch_norm(input, weight, bias, new_mean, new_var, momentum, eps)
     for statistic, copy in running:
-        statistic.copy_(copy)
+        if not modes.watch.replaying:  # a recomputation moves no statistics
+            statistic.copy_(copy)
     return out
 
 
@@ -263,7 +265,7 @@ def _instance_norm(
     row = input.reshape(1, batch * channels, *input.shape[2:])
     out = native_batch_norm(row, *affine, *repeated, momentum, eps)
     for running, every in zip((mean, var), repeated, strict=True):
-        if running is not None:
+        if running is not None and not modes.watch.replaying:
             raw(running).detach().copy_(every.view(batch, channels).mean(0))
     return out.reshape(input.shape)
 

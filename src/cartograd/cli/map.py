@@ -1,0 +1,178 @@
+"""`cartograd map`: from a table to a map, its page, its picture, its scores and its model."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cartograd.cli.command import command
+from cartograd.cli.console import Console
+from cartograd.cli.failures import INTERRUPTED
+from cartograd.cli.methods import METHODS, PARAMETERS, Method, make_estimator
+from cartograd.cli.options import COMPUTING, FEATURES, INPUT, LOOKS, READING, SCORED, SEED, check_computing
+from cartograd.cli.outputs import planned
+from cartograd.cli.reading import read_input
+from cartograd.cli.scoring import score_lines, scores_of
+from cartograd.cli.timing import Clock, threads
+from cartograd.cli.wording import counted, help_text, program, table_lines
+from cartograd.cli.writing import write_files
+
+if TYPE_CHECKING:
+    from cartograd.io import Table
+
+HELP = help_text(
+    """Makes a map. Reads INPUT, places its rows, scores the result and writes, side by side: the page map.html, the
+    table map.parquet (x, y and the input's columns), the picture map.png and the model map.cartograd.""",
+    [
+        ("cartograd map digits", "a set that comes along; also iris and wine"),
+        ("cartograd map cells.parquet --label cell_type -o cells.html", "classes that name the map"),
+        ("cartograd map sales.csv --columns price,size --missing mean", "these features; gaps filled"),
+        ("cartograd map photos/ --method tsne --perplexity 20", "a folder of images, by t-SNE"),
+        ("cartograd map data.h5ad --key X_pca --color batch", "AnnData"),
+        ("head -1000 big.csv | cartograd map - --set spread=2", "standard input; any parameter"),
+    ],
+    f"""INPUT is a file (.csv, .tsv, .jsonl, also gzipped; .parquet, .arrow, .feather; .npy, .npz; .h5ad), a folder of
+    images, - for standard input, or digits, iris or wine.
+
+    Methods: {", ".join(METHODS)}. Their parameters are those of the classes in Python; what is not given has the same
+    default as there.
+
+    Files that are there are replaced, each in one step: a reader sees the old file or the new one. Ctrl-C during the
+    layout writes the map as far as it came.""",
+)
+
+
+@command("map", HELP)
+@INPUT
+@click.option(
+    "-o",
+    "--output",
+    default="map.html",
+    show_default=True,
+    metavar="FILE",
+    help="The page; the other files are called alike.",
+)
+@click.option("--method", type=Method(), default="umap", show_default=True, help="How the map is made.")
+@FEATURES
+@LOOKS
+@SEED
+@PARAMETERS
+@READING
+@COMPUTING
+@SCORED
+@click.option("--title", metavar="TEXT", help="What stands above the map.")
+def map_command(console: Console, source: str, output: str, method: str, seed: int, **options: Any) -> None:
+    """Read, fit, score, write, and say what was done."""
+    check_computing(options)
+    given = {"random_state": seed, "device": options["device"], "verbose": console.progress}
+    model = make_estimator(method, options, options["assignments"], **given)
+    files = planned(console, output, source, model.n_components)
+    clock = Clock()
+    with clock.phase("read"):
+        table = read_input(console, source, options)
+    with threads(options["threads"]):
+        with clock.phase("fit"):
+            Z = fit(console, model, table)
+        clock.divide("fit", getattr(model, "report_", {}).get("seconds", {}))
+        interrupted = any(note.startswith("interrupted after") for note in console.notes)
+        with clock.phase("score"):
+            scores = {} if interrupted else score_fit(console, model, table, Z, options["score_rows"], seed)
+    remember(model, table, options)
+    title = options["title"] or f"{Path(source).stem if source != '-' else 'Map'} · {type(model).__name__}"
+    with clock.phase("write"):
+        written = write_files(console, files, table, Z, model, title)
+    tell(console, table, model, scores, written, clock)
+    console.result(described(table, model, seed, scores, written, clock, console.notes, interrupted))
+    if interrupted:
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+def fit(console: Console, model: Any, table: Table) -> Any:
+    """The map of the rows, (n, c)."""
+    console.step(f"Mapping {counted(len(table), 'row')} of {counted(table.X.shape[1], 'feature')}")
+    return model.fit_transform(table.X)
+
+
+def score_fit(console: Console, model: Any, table: Table, Z: Any, most: int, seed: int) -> dict[str, Any]:
+    """Score the map in the metric it was made with."""
+    metric = getattr(model, "metric", "euclidean")
+    console.step("Scoring")
+    return scores_of(
+        console,
+        table.X,
+        Z,
+        table.label,
+        metric=metric if isinstance(metric, str) else "euclidean",
+        embedding_metric="sqhyperbolic" if type(model).__name__ == "COSNE" else "euclidean",
+        most=most,
+        seed=seed,
+        device=None if getattr(model, "device", "auto") == "auto" else model.device,
+    )
+
+
+def remember(model: Any, table: Table, options: dict[str, Any]) -> None:
+    """Keep in the model what was read and how, so that `cartograd transform` reads new rows alike."""
+    if hasattr(model, "verbose"):
+        model.verbose = False  # it was the terminal's
+    read = {"source": table.source, "columns": list(table.feature_names), "one_hot": options["one_hot"] or []}
+    model.report_ = {**getattr(model, "report_", {}), "input": read}
+
+
+def tell(
+    console: Console, table: Table, model: Any, scores: dict[str, Any], written: dict[str, str], clock: Clock
+) -> None:
+    """The summary for people."""
+    label = f", label {table.label_name!r}" if table.label_name else ""
+    read = f"{counted(len(table), 'row')}, {counted(len(table.feature_names), 'feature')}{label}"
+    console.say(f"Read {table.source}: {read}", chosen_line(model), clock.line(), "")
+    if scores:
+        console.say(*score_lines(scores, len(table)), "")
+    console.say("Files:", *table_lines(list(written.items())), "")
+    looked_at = written.get("page", written["table"])
+    console.say(f"Next: {program()} view {shlex.quote(looked_at)}")
+
+
+def chosen_line(model: Any) -> str:
+    """The method and the parameters that matter most."""
+    named = ("n_neighbors", "perplexity", "min_dist", "metric", "n_components", "max_iter")
+    parameters = [f"{name}={getattr(model, name)}" for name in named if getattr(model, name, None) is not None]
+    parameters += [f"seed={model.random_state}"] if hasattr(model, "random_state") else []
+    steps = f", {counted(model.n_iter_, 'step')}" if hasattr(model, "n_iter_") else ""
+    return f"{type(model).__name__}({', '.join(parameters)}){steps}"
+
+
+def described(
+    table: Table,
+    model: Any,
+    seed: int,
+    scores: dict[str, Any],
+    written: dict[str, str],
+    clock: Clock,
+    notes: list[str],
+    interrupted: bool,
+) -> dict[str, Any]:
+    """The same as one object for machines."""
+    report = {name: value for name, value in model.report_.items() if name not in ("input", "seconds", "method")}
+    return {
+        "command": "map",
+        "input": {
+            "source": table.source,
+            "rows": len(table),
+            "features": len(table.feature_names),
+            "columns": list(table.columns),
+            "label": table.label_name,
+        },
+        "method": type(model).__name__,
+        "parameters": model.get_params(deep=False),
+        "seed": seed,
+        "report": report,
+        "n_iter": getattr(model, "n_iter_", None),
+        "seconds": clock.all(),
+        "scores": scores,
+        "files": written,
+        "notes": notes,
+        "interrupted": interrupted,
+    }

@@ -1,0 +1,127 @@
+"""Arguments and options that several commands share; each option is called as the Python parameter is."""
+
+from __future__ import annotations
+
+import csv
+from typing import Any
+
+import click
+
+from cartograd.cli.command import Kind, together
+
+MISSING = ("error", "mean", "median", "zero", "drop")
+READ = (
+    "columns",
+    "label",
+    "color",
+    "text",
+    "missing",
+    "one_hot",
+    "key",
+    "header",
+    "delimiter",
+    "encoding",
+    "max_bytes",
+)
+"""The options that say how a table is read."""
+
+
+class Names(Kind):
+    """Names with commas between them; one that holds a comma stands in double quotes."""
+
+    name = "A,B,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        """The names, without the spaces around them."""
+        names = next(csv.reader([value], skipinitialspace=True), []) if isinstance(value, str) else value
+        found = [name.strip() for name in names if name.strip()]
+        return found or self.fail("give at least one name.", param, ctx)
+
+
+class Delimiter(Kind):
+    """One character; a tab may also be written as an escape, or as the word."""
+
+    name = "CHARACTER"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The character."""
+        return "\t" if value in ("\\t", "tab", "TAB") else str(value)
+
+
+INPUT = click.argument("source", metavar="INPUT", type=click.Path(allow_dash=True))
+MODEL = click.argument("model", metavar="MODEL", type=click.Path())
+MAP = click.argument("map_file", metavar="MAP", type=click.Path())
+
+FEATURES = together(
+    click.option(
+        "--columns", type=Names(), help="The features, by name; with a minus before each, those to leave out."
+    ),
+    click.option("--label", metavar="COLUMN", help="The column with the classes; it is no feature then."),
+)
+LOOKS = together(
+    click.option("--color", metavar="COLUMN", help="The column to colour the map by."),
+    click.option("--text", metavar="COLUMN", help="The column with the text to show for each row."),
+)
+READING = together(
+    click.option(
+        "--missing",
+        type=click.Choice(MISSING),
+        default="error",
+        show_default=True,
+        help="What to do with missing values of features: refuse, fill, or leave the row out.",
+    ),
+    click.option("--one-hot", type=Names(), help="Columns of categories to make one feature of each value."),
+    click.option("--key", metavar="NAME", help="The array of an .npz file; the obsm, the layer or X of an .h5ad file."),
+    click.option("--header/--no-header", default=None, help="Whether the first line of a text file names the columns."),
+    click.option("--delimiter", type=Delimiter(), help="What stands between the cells of a text file."),
+    click.option("--encoding", metavar="NAME", help="The encoding of a text file."),
+    click.option(
+        "--max-bytes",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Refuse tables that take more memory; 8 GiB if not given.",
+    ),
+)
+COMPUTING = together(
+    click.option(
+        "--device", default="auto", show_default=True, metavar="DEVICE", help="Where to compute: cpu, cuda, cuda:1, ..."
+    ),
+    click.option(
+        "--threads",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Threads to use; the map is the same with any number.",
+    ),
+    click.option("--processes", type=click.IntRange(min=1), default=1, metavar="N", help="Only 1 in this version."),
+)
+SEED = click.option(
+    "--seed",
+    "--random-state",
+    "seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Seed of all that is random; the same seed gives the same map.",
+)
+SCORED = click.option(
+    "--score-rows",
+    type=click.IntRange(min=0),
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    help="Score on so many rows at most, drawn at random; 0 for no scores.",
+)
+
+
+def check_computing(options: dict[str, Any]) -> None:
+    """Refuse, before any work, several processes, which this version does not have, and devices that are not there."""
+    if options["processes"] > 1:
+        raise click.UsageError(
+            f"--processes {options['processes']}: this version works in one process. It uses all cores by --threads, "
+            "and a GPU by --device cuda."
+        )
+    if options["device"] != "auto":
+        from cartograd.neighbors.validate import check_device
+
+        check_device(options["device"])
