@@ -298,7 +298,7 @@ METHODS = {
     "pacmap": method("PACMAP"),
     "sne": method("SNE", max_iter=500),
     "tsnekhorn": method("TSNEkhorn", max_iter=300),
-    "cosne": method("COSNE", max_iter=500),
+    "cosne": method("COSNE", init="pca", early_exaggeration_coeff=12.0, early_exaggeration_iter=250, max_iter=500),
     "pca": pca_family,
     "kernelpca": method("KernelPCA", kernel(2.0), **kernel(1000.0)),
     "phate": method("PHATE", max_iter=300),

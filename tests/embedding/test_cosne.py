@@ -14,7 +14,7 @@ from cartograd.embedding.poincare_dense import MOST_ROWS
 from cartograd.embedding.riemannian import RiemannianAdam
 from cartograd.errors import InputError, OptionError
 
-ROWS = numpy.random.RandomState(0).rand(100, 4)
+ROWS = numpy.random.RandomState(0).rand(300, 4)
 IRIS, SPECIES = load_iris(return_X_y=True)
 
 
@@ -30,7 +30,7 @@ def watched(look, X=ROWS, **options):
     return seen
 
 
-@pytest.mark.parametrize("n", [10, MOST_ROWS, MOST_ROWS + 1, 100])
+@pytest.mark.parametrize("n", [10, MOST_ROWS, MOST_ROWS + 1])
 @pytest.mark.parametrize(
     "options",
     [
@@ -51,7 +51,7 @@ def test_closed_form_is_the_gradient_of_the_loss(n, options):
 
 
 def test_also_for_points_at_one_place_and_at_the_rim():
-    layout = torch.randn(100, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3)) * 0.3
+    layout = torch.randn(300, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3)) * 0.3
     layout[10:20] = layout[10]
     layout[30] = torch.tensor([RIM[torch.float64], 0.0])
 
@@ -59,14 +59,14 @@ def test_also_for_points_at_one_place_and_at_the_rim():
         model._layout.copy_(layout[: len(model._layout)])
         return model._gradient().clone(), AffinityMatcher._gradient(model).clone()
 
-    for n in (50, 100):
+    for n in (50, 300):
         for closed, engine in watched(both, ROWS[:n], perplexity=4, max_iter=1):
             assert torch.isfinite(closed).all()
             largest = engine.abs().amax(1, keepdim=True)
             assert float(((closed - engine).abs() / largest).max()) < 1e-6
 
 
-@pytest.mark.parametrize("n", [40, 100])
+@pytest.mark.parametrize("n", [40, 300])
 def test_the_engine_alone_makes_the_same_map(n):
     class ByEngine(COSNE):
         _use_closed_form_gradients = False
@@ -82,22 +82,25 @@ def test_defaults_rate_and_optimiser():
     assert (model.perplexity, model.gamma, model.learning_rate_for_h_loss, model.max_iter) == (30.0, 2.0, 1.0, 2000)
     assert (model.init, model.init_scaling, model.lr, model.optimizer) == ("hyperbolic", 0.5, "auto", "RiemannianAdam")
     seen = watched(lambda model: (model.optimizer_.param_groups[0]["lr"], type(model.optimizer_)), max_iter=3)
-    assert seen == [(0.3, RiemannianAdam)] * 3
+    assert seen == [(0.1, RiemannianAdam)] * 3
     steps = watched(lambda model: [state["step"] for state in model.optimizer_.state.values()], max_iter=4)
     assert steps == [[], [1], [2], [3]]
     assert watched(lambda model: model._layout.dtype, ROWS.astype("float32"), max_iter=1) == [torch.float64]
 
 
-@pytest.mark.parametrize("X", [ROWS * 1000 + 500, ROWS * 1e-6, ROWS * 1e12], ids=["shifted", "small", "large"])
+FEW = ROWS[:100]
+
+
+@pytest.mark.parametrize("X", [FEW * 1000 + 500, FEW * 1e-6, FEW * 1e12], ids=["shifted", "small", "large"])
 def test_unit_and_origin_of_the_data_do_not_matter(X):
     options = {"perplexity": 10, "max_iter": 40, "random_state": 1}
-    assert numpy.allclose(COSNE(**options).fit_transform(X), COSNE(**options).fit_transform(ROWS), atol=1e-5)
+    assert numpy.allclose(COSNE(**options).fit_transform(X), COSNE(**options).fit_transform(FEW), atol=1e-5)
 
 
 @pytest.mark.parametrize("options", [{"lr": 50.0}, {"optimizer": "Adam"}, {"optimizer": "SGD", "lr": 100.0}])
 def test_the_map_stays_inside_the_ball(options):
     for X in (ROWS, ROWS.astype("float32")):
-        lengths = numpy.linalg.norm(COSNE(perplexity=5, max_iter=60, **options).fit_transform(X), axis=1)
+        lengths = numpy.linalg.norm(COSNE(perplexity=5, max_iter=60, **options).fit_transform(X[:100]), axis=1)
         assert numpy.isfinite(lengths).all()
         assert lengths.max() < 1
 
@@ -113,7 +116,7 @@ def test_rows_far_from_the_mean_are_far_from_the_middle():
 
 
 def test_quality_on_iris():
-    Z = COSNE(random_state=0, max_iter=600).fit_transform(IRIS)
+    Z = COSNE(random_state=0, max_iter=800).fit_transform(IRIS)
     found = silhouette_score(Z, SPECIES)
     print("silhouette", found)
     assert found > 0.5  # -0.05 where the learning rate throws all to the rim
@@ -133,7 +136,7 @@ def test_quality_on_digits():
 
 
 def test_starts():
-    flat = numpy.random.RandomState(1).randn(100, 2)
+    flat = numpy.random.RandomState(1).randn(300, 2)
     options = {"perplexity": 5, "max_iter": 1, "lr": 1e-9}
     Z = COSNE(init=flat, **options).fit_transform(ROWS)
     scaled = 0.5 * flat / flat[:, 0].std(ddof=1)
@@ -164,7 +167,7 @@ def test_few_rows(n):
 def test_same_bits_at_any_number_of_threads(monkeypatch):
     monkeypatch.setattr(edges, "BLOCK", 1 << 9)
     monkeypatch.setattr(tiles, "TILE", 1 << 13)
-    X = numpy.random.RandomState(1).rand(200, 5)
+    X = numpy.random.RandomState(1).rand(280, 5)
     before, maps = torch.get_num_threads(), []
     try:
         for count in (1, 2, 4, 4):
@@ -216,8 +219,8 @@ def test_a_row_much_like_a_training_row_is_placed_beside_it(of_half_the_iris):
 
 
 def test_maps_of_distances():
-    D = pairwise_distances(ROWS)
+    D = pairwise_distances(FEW)
     options = {"perplexity": 15, "max_iter": 40, "random_state": 0}
-    by_rows, by_distances = COSNE(**options).fit(ROWS), COSNE(metric="precomputed", **options).fit(D)
+    by_rows, by_distances = COSNE(**options).fit(FEW), COSNE(metric="precomputed", **options).fit(D)
     assert numpy.allclose(by_rows.embedding_, by_distances.embedding_, atol=1e-5)
     assert numpy.isfinite(by_distances.transform(D[:5] + 0.01)).all()

@@ -13,7 +13,7 @@ from cartograd.errors import InputError, OptionError, UnsupportedError
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from awkward import ORDINARY, D
+from awkward_inputs import ORDINARY, D
 from estimators import LAYOUTS, METHODS, NAMES
 
 NEW = ORDINARY[::5] + numpy.float32(0.1)

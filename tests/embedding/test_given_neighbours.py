@@ -17,7 +17,7 @@ from cartograd.neighbors import pairwise_distances, search
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from awkward import ORDINARY
+from awkward_inputs import ORDINARY
 from estimators import LAYOUTS, METHODS
 
 ROWS = ORDINARY.astype("float64")

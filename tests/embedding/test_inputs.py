@@ -23,7 +23,7 @@ from cartograd.errors import OptionError
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from awkward import CASES, ORDINARY, Refusal, table
+from awkward_inputs import CASES, ORDINARY, Refusal, table
 from estimators import BASES, METHODS, NAMES
 
 pytestmark = pytest.mark.timeout(60)  # a hang is a failure

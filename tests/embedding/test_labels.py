@@ -13,7 +13,7 @@ from cartograd.errors import InputError
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from awkward import ORDINARY
+from awkward_inputs import ORDINARY
 from estimators import METHODS, NAMES
 
 CLASSES = numpy.arange(64) % 3

@@ -71,8 +71,8 @@ def pacmap_pair(n):
 
 
 PAIRS = {"umap": umap_pair, "openTSNE": tsne_pair, "pacmap": pacmap_pair}
-SMALL = ["pbmc68k_reduced_pca50", "coil20", "zeisel_brain_pca50"]
-LARGE = ["cbmc_citeseq_pca50", "flow_cytometry_19k", "wordnet_glosses_minilm", "fashion_mnist"]
+SMALL = ["pbmc68k_reduced_pca50", "coil20"]
+LARGE = ["zeisel_brain_pca50", "cbmc_citeseq_pca50", "flow_cytometry_19k", "wordnet_glosses_minilm", "fashion_mnist"]
 
 
 def compare(peer, name, count=None):

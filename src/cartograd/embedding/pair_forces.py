@@ -17,7 +17,7 @@ import torch
 from cartograd.embedding.forces.edges import EdgeBlocks
 from cartograd.neighbors import Graph
 
-DENSE_ROWS = 64
+DENSE_ROWS = 100
 """Up to this many rows a matrix of all pairs is quicker than lists of them."""
 
 

@@ -12,7 +12,7 @@ import torch
 
 from cartograd.embedding.forces.poincare import hyperbolic
 
-MOST_ROWS = 64
+MOST_ROWS = 256
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from cartograd.neighbors.workers import spread
 
 TILE = 1 << 18
 CLOSE = 1e-5
-"""Row sums this near to one need no further scaling."""
+"""Where all row sums are this near to one, nothing is scaled."""
 
 
 class StudentKernel:
@@ -45,26 +45,28 @@ class StudentKernel:
             squared.add_(1).reciprocal_().diagonal(rows.start).zero_()
             return squared
 
-        self.w = self._each(kernel)
-
-    def _each(self, function: Callable[[slice], torch.Tensor]) -> list[torch.Tensor]:
-        return [function(self.tiles[0])] if len(self.tiles) == 1 else list(spread(function, self.tiles))
+        self.w = list(spread(kernel, self.tiles))
 
     def _over_tiles(self, function: Callable[[slice, torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        pairs = dict(zip((rows.start for rows in self.tiles), self.w, strict=True))
-        return torch.cat(self._each(lambda rows: function(rows, pairs[rows.start])))
+        if len(self.tiles) == 1:
+            return function(self.tiles[0], self.w[0])
+        return torch.cat(list(spread(lambda i: function(self.tiles[i], self.w[i]), range(len(self.tiles)))))
 
     def scaled(self, u: torch.Tensor, updates: int) -> torch.Tensor:
         r"""u after at most so many updates :math:`u_i \leftarrow \sqrt{u_i / \sum_j w_{ij} u_j}`, (n,).
 
         That is :math:`f \leftarrow (f - \log \sum_j w_{ij} e^{f_j}) / 2`.
         """
-        for _ in range(updates):
-            sums = self._over_tiles(lambda rows, w: torch.mv(w, u))
-            if float((u * sums - 1).abs().max()) < CLOSE:
-                break
-            u = (u / sums).sqrt_()
+        sums = self.row_sums(u)
+        if float((u * sums - 1).abs().max()) < CLOSE:
+            return u
+        for update in range(updates):
+            u = (u / (self.row_sums(u) if update else sums)).sqrt_()
         return u
+
+    def row_sums(self, u: torch.Tensor) -> torch.Tensor:
+        r""":math:`\sum_j w_{ij} u_j`, (n,)."""
+        return self._over_tiles(lambda rows, w: torch.mv(w, u))
 
     def attraction(self, P: torch.Tensor) -> torch.Tensor:
         r"""The gradient of :math:`-\sum_{ij} P_{ij} \log Q_{ij}` for a symmetric P (n, n) and fixed u.
@@ -99,7 +101,7 @@ class StudentKernel:
 
     def mass(self, u: torch.Tensor) -> float:
         r""":math:`\sum_{ij} Q_{ij}`."""
-        return float((u * self._over_tiles(lambda rows, w: torch.mv(w, u))).sum(dtype=torch.float64)) / self.n
+        return float((u * self.row_sums(u)).sum(dtype=torch.float64)) / self.n
 
     def _pulls(self, product: Callable[[slice, torch.Tensor], torch.Tensor]) -> torch.Tensor:
         """Sums a_i (column 0) and b_i of a_ij z_j (the others) as a_i z_i - b_i, (n, c)."""

@@ -82,6 +82,7 @@ class Operator:
         self.overload = overload
         self.name = overload._schema.name.split("::")[1]
         self.call, self.text = _spelling(overload, self.name)
+        self.reshapes = torch.Tag.inplace_view in overload.tags  # squeeze_ and its kin change the tensor they are given
         self.writes = tuple(
             position
             for position, argument in enumerate(overload._schema.arguments)
@@ -96,15 +97,19 @@ class Operator:
             cls._known[overload] = cls(overload)
         return cls._known[overload]
 
+    def completed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """All arguments, where the Python function may have other defaults than the operator (torch._C._nn's do)."""
+        if not self.text.startswith("torch._C._nn."):
+            return args, kwargs
+        rest = [one for one in self.overload._schema.arguments[len(args) :] if one.name not in kwargs]
+        more = tuple(one.default_value for one in rest if not one.kwarg_only) if not kwargs else ()
+        return (*args, *more), {**kwargs, **{one.name: one.default_value for one in rest if one.kwarg_only}}
+
     def into(self, device: torch.device) -> tuple[Callable[..., Any], str, str] | None:
         """(function, its text, keyword) to have the result written into memory, where the device's kernel does that."""
         if device.type not in self._out:
             self._out[device.type] = self._find_out(device.type.upper())
         return self._out[device.type]
-
-    def never_into(self, device: torch.device) -> None:
-        """Its kernel wants the memory in another size than the result has: have it make its own."""
-        self._out[device.type] = None
 
     def _find_out(self, key: str) -> tuple[Callable[..., Any], str, str] | None:
         if self.writes or len(self.overload._schema.returns) != 1:
@@ -119,7 +124,7 @@ class Operator:
                 continue
             if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{self.name}.{overload_name}", key):
                 return None
-            if self.text.startswith("torch.") and outs[0].name == "out":
+            if not self.text.startswith("torch.ops.") and outs[0].name == "out":
                 return self.call, self.text, "out"
             handle = getattr(packet, overload_name)
             return handle._op, f"torch.ops.aten.{self.name}.{overload_name}", outs[0].name

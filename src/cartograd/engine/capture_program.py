@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from cartograd.engine.capture_cuda import graphed
-from cartograd.engine.capture_lines import Line, Name
+from cartograd.engine.capture_lines import Line, Name, Operator
 from cartograd.engine.capture_record import Recorder
 from cartograd.engine.capture_session import leaf_of, put_back, recording
 from cartograd.engine.capture_source import Source
@@ -100,19 +100,20 @@ class Program:
     def _compile(self, recorder: Recorder, inputs: list[Name], args: Any, expected: Any, state: RandomState) -> None:
         """Make the function; if its quick form does not give the same bits, the exact one."""
         names = [*inputs, *recorder.leaves.values()]
-        exact, attempts = False, 0
-        while attempts < 20:
-            attempts += 1
-            source = Source(recorder, recorder.lines, names, self.outputs, exact)
+        exact, avoided = False, frozenset[Operator]()
+        while True:
+            source = Source(recorder, recorder.lines, names, self.outputs, exact, avoided)
             self._function, self._file = source.compile()
             self._lines = source.at
             self.listing = _header(source, recorder) + source.text
             try:
-                same = self._replays_to(recorder, args, expected, state)
+                same = all(self._replays_to(recorder, args, expected, state) for _ in range(2))
             except Exception as error:
                 if exact:
                     raise
-                exact = not self._avoid(error)
+                culprit = self._culprit(error, avoided)
+                exact = culprit is None
+                avoided |= {culprit} if culprit is not None else set()
                 continue
             if same:
                 self._use_cuda_graph(recorder, names, args, expected, state)
@@ -202,16 +203,13 @@ class Program:
             trace = trace.tb_next
         return None
 
-    def _avoid(self, error: BaseException) -> bool:
-        """Do without a buffer for the operator that did not like it."""
+    def _culprit(self, error: BaseException, avoided: frozenset[Operator]) -> Operator | None:
+        """The operator that did not like its buffer."""
         line = self._line_of(error)
-        if line is None or line.kind != "kernel" or not line.fresh:
-            return False
-        device = line.metas[line.fresh[0]][3]
-        if line.function.into(device) is None:
-            return False
-        line.function.never_into(device)
-        return True
+        if line is None or line.kind != "kernel" or line.function in avoided:
+            return None
+        operator: Operator = line.function
+        return operator
 
     def _use_cuda_graph(self, recorder: Recorder, names: list[Name], args: Any, expected: Any, state: Any) -> None:
         """On a CUDA device, replay the kernels as one CUDA graph."""

@@ -163,7 +163,8 @@ class Recorder:
             self._refuse_dynamic(overload, args)
         given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         self._snapshot(operator, args, kwargs, given)
-        named = None if self.silent else (self._named(args), {key: self._named(one) for key, one in kwargs.items()})
+        full = operator.completed(args, kwargs)
+        named = None if self.silent else (self._named(full[0]), {key: self._named(one) for key, one in full[1].items()})
         result = overload(*args, **kwargs)
         made = list(result) if isinstance(result, (tuple, list)) else [result]
         flat = [one for one in tree_leaves(made) if isinstance(one, torch.Tensor)]
@@ -227,7 +228,7 @@ class Recorder:
             indices = tree_leaves(args[1]) if overload is torch.ops.aten.index.Tensor else None
             if indices is None or any(one is not None and one.dtype in (torch.bool, torch.uint8) for one in indices):
                 name = overload._schema.name.split("::")[1]
-                raise SizeError(*self.refuse(f"calls {name}, whose result's size depends on values,").args)
+                raise SizeError(*self.refuse(f"calls {name}, whose result's size depends on values").args)
 
     def _snapshot(self, operator: Operator, args: Any, kwargs: dict[str, Any], given: list[torch.Tensor]) -> None:
         """Copy memory that was there before, before it is changed."""

@@ -33,8 +33,11 @@ def add_gradient(leaf: Any, total: torch.Tensor, alone: bool) -> torch.Tensor:
 class Buffers:
     """Which results are written into which buffer."""
 
-    def __init__(self, lines: list[Line], roots: dict[Name, Name], escaping: set[Name]) -> None:
+    def __init__(
+        self, lines: list[Line], roots: dict[Name, Name], escaping: set[Name], avoided: frozenset[Operator]
+    ) -> None:
         self.lines = lines
+        self.avoided = avoided  # operators whose kernels want memory of another size than their result has
         self.roots = roots
         self.last: dict[Name, int] = {}  # the last line that reads a piece of memory
         for number, line in enumerate(lines):
@@ -67,18 +70,25 @@ class Buffers:
         if line.kind != "kernel" or not line.single or len(line.fresh) != 1 or line.fresh[0] in self.escaping:
             return None
         device = line.metas[line.fresh[0]][3]
-        return line.fresh[0] if line.function.into(device) is not None else None
+        can = line.function not in self.avoided and line.function.into(device) is not None
+        return line.fresh[0] if can else None
 
 
 class Source:
     """The text of a program, and what its names stand for."""
 
     def __init__(
-        self, recorder: Recorder, lines: list[Line], inputs: list[Name], outputs: list[Name], exact: bool = False
+        self,
+        recorder: Recorder,
+        lines: list[Line],
+        inputs: list[Name],
+        outputs: list[Name],
+        exact: bool = False,
+        avoided: frozenset[Operator] = frozenset(),
     ) -> None:
         self.recorder = recorder
         self.lines = lines
-        self.exact = exact
+        self.exact = exact  # every operator by its own handle, and no buffers
         self.at: dict[int, Line] = {}  # by the number of the line in the file
         self.bound: dict[str, Any] = {str(name): value for name, value in recorder.constants.items()}
         self.bound |= {"below_autograd": torch._C._AutoDispatchBelowAutograd, "wrapped": from_raw}
@@ -87,10 +97,11 @@ class Source:
         self.returned = {roots.get(name, name) for name in outputs}
         self.readers: dict[Name, list[Line]] = {}  # of each piece of memory, who keeps it beyond the step
         for line in self.lines:
-            for name in names_in(line.args) if line.kind != "kernel" else ():
+            kept = line.kind != "kernel" or line.function.reshapes  # a buffer must keep its shape
+            for name in names_in(line.args) if kept else ():
                 self.readers.setdefault(roots.get(name, name), []).append(line)
         escaping = self.returned | self.readers.keys()
-        self.buffers = Buffers([] if exact else self.lines, roots, escaping)
+        self.buffers = Buffers([] if exact else self.lines, roots, escaping, avoided)
         for number, (size, stride, dtype, device) in enumerate(self.buffers.made):
             self.bound[f"b{number}"] = torch.empty_strided(size, stride, dtype=dtype, device=device)
         self._functions: dict[int, str] = {}

@@ -23,7 +23,7 @@ from cartograd.engine.primitive import Primitive, primitive
 from cartograd.engine.stored import Saver, Stored, full_version, keep, require_version, saving, tensors_in
 from cartograd.engine.surroundings import RandomState, autocast_state, autocasting
 from cartograd.engine.tensor import Tensor, from_raw
-from cartograd.engine.undo import UndoChanges
+from cartograd.engine.undo import Changes
 from cartograd.errors import CheckpointError
 
 Result = TypeVar("Result")
@@ -56,8 +56,9 @@ def checkpoint(fn: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
     if not torch.is_grad_enabled() or modes.watch.capture is not None:
         return fn(*args, **kwargs)
     segment = Segment(fn, args, kwargs, describe_place(*calling_place(sys._getframe(1))))
-    with saving(Dropper(segment)):
+    with saving(Dropper(segment)), segment.changes:
         result = fn(*args, **kwargs)
+    segment.changes.young.clear()
     segment.random = segment.random.drawn_from() if segment.random is not None else None
     return result
 
@@ -108,6 +109,7 @@ class Segment:
         self.lock = threading.RLock()
         self.saved: list[str] = []  # what was saved the first time, in words, one for each node
         self.values: dict[int, tuple[Any, ...]] = {}  # what was saved the second time, until it is fetched
+        self.changes = Changes()  # what the first run changed, and how it was before
         self.autocast = autocast_state()
         self.random: RandomState | None = RandomState()
         flat, self.structure = tree_flatten((args, kwargs))
@@ -141,10 +143,10 @@ class Segment:
 
     def _run_again(self) -> None:
         args, kwargs = self.arguments()
-        undo = UndoChanges()
-        saver = Collector(self, undo)
+        changes = Changes()
+        saver = Collector(self, changes)
         try:
-            with self._as_it_was(undo), saving(saver, alone=True):
+            with self._as_it_was(changes), saving(saver, alone=True):
                 self.fn(*args, **kwargs)
         except Enough:
             pass
@@ -159,21 +161,22 @@ class Segment:
             )
 
     @contextmanager
-    def _as_it_was(self, undo: UndoChanges) -> Iterator[None]:
-        """Random state, autocast and grad mode of the first time; side effects undone afterwards."""
+    def _as_it_was(self, changes: Changes) -> Iterator[None]:
+        """Random state, autocast, buffers and grad mode of the first time; side effects undone afterwards."""
         before = modes.watch.replaying
         with ExitStack() as stack:
             stack.enter_context(torch.enable_grad())
             stack.enter_context(autocasting(self.autocast))
             if self.random is not None:
                 stack.enter_context(self.random.restored())
-            stack.enter_context(undo)
+            stack.enter_context(self.changes.undone())
+            stack.enter_context(changes)
             modes.watch.replaying = True
             try:
                 yield
             finally:
                 modes.watch.replaying = before
-                undo.restore()
+                changes.restore()
 
 
 @primitive()
@@ -209,7 +212,7 @@ class Dropper(Saver):
 
     def run(self, op: Primitive, values: list[Any]) -> Any:
         """The forward is as always."""
-        return op.run(values)
+        return self.segment.changes.run_op(op, values)
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """The forward is as always."""
@@ -224,20 +227,14 @@ class Dropper(Saver):
 class Collector(Saver):
     """The second run: saved values are given to the segment; it ends with the last that is wanted."""
 
-    def __init__(self, segment: Segment, undo: UndoChanges) -> None:
+    def __init__(self, segment: Segment, changes: Changes) -> None:
         self.segment = segment
-        self.undo = undo
+        self.changes = changes
         self.count = 0
 
     def run(self, op: Primitive, values: list[Any]) -> Any:
-        """The forward is as always; what an op changes inside is its own affair."""
-        before, self.undo.paused = self.undo.paused, True
-        try:
-            result = op.run(values)
-        finally:
-            self.undo.paused = before
-        self.undo.note(values, result)
-        return result
+        """The forward is as always."""
+        return self.changes.run_op(op, values)
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """The forward is as always."""

@@ -1,18 +1,23 @@
-"""Undoing what a recomputation changes in place, such as a module's count of batches."""
+"""What a computation changes in place in memory that was there before, such as a module's count of batches.
+
+A recomputation must find it as the first computation did, and must not change it a second time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from cartograd.engine.inplace import changes_argument
+from cartograd.engine.primitive import Primitive
 from cartograd.engine.tensor import Tensor
 
 
-class UndoChanges(TorchFunctionMode):
+class Changes(TorchFunctionMode):
     """While it is on, memory that was there before is copied before a function changes it; `restore` puts it back.
 
     Memory that is made while it is on is *young*, and may be changed freely.
@@ -51,6 +56,27 @@ class UndoChanges(TorchFunctionMode):
         """Put everything back that was there before."""
         for storage, copy in self.before.values():
             storage.copy_(copy)
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """Run the block with everything as it was before; afterwards it is again as it is now."""
+        now = [(storage, storage.clone()) for storage, _ in self.before.values()]
+        self.restore()
+        try:
+            yield
+        finally:
+            for storage, copy in now:
+                storage.copy_(copy)
+
+    def run_op(self, op: Primitive, values: list[Any]) -> Any:
+        """Run one of our ops; what it changes inside is its own affair."""
+        before, self.paused = self.paused, True
+        try:
+            result = op.run(values)
+        finally:
+            self.paused = before
+        self.note(values, result)
+        return result
 
 
 def storages(value: Any) -> Iterator[torch.UntypedStorage]:
