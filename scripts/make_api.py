@@ -12,6 +12,7 @@ import importlib
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +25,8 @@ SECTIONS = "Parameters Attributes Returns Raises Yields Notes References Example
 TITLE = "# The public names\n\nMade from the docstrings by `python scripts/make_api.py`; the examples run in the tests."
 MAPS = "UMAP TSNE InfoTSNE LargeVis PACMAP SNE TSNEkhorn COSNE PCA IncrementalPCA ExactIncrementalPCA KernelPCA PHATE"
 BASES = "AffinityMatcher NeighborEmbedding NegativeSamplingNeighborEmbedding EncoderTraining"
+PARTS = ("neighbors", "affinity", "viewer", "io", "nn", "embedding.estimator", "embedding.parametric")
+"""Where a name that a docstring speaks of is looked for, before the package itself."""
 NOT_ENGINE = "knn double_ssd CartogradError errors ops TYPE_CHECKING Any"
 
 Entry = tuple[str, Any]
@@ -33,7 +36,12 @@ Entry = tuple[str, Any]
 def chapters() -> Iterator[tuple[str, str, list[Entry]]]:
     """Headings, a line on each chapter, and what is in it."""
     yield "Maps", "Estimators; [methods](methods.md) compares them.", of(cartograd, MAPS.split())
-    yield "To build upon", "Classes that maps of your own derive from.", of(cartograd, BASES.split())
+    bases = module("embedding.estimator", "Estimator") + of(cartograd, BASES.split())
+    yield (
+        "To build upon",
+        "Classes that maps of your own derive from.",
+        bases + module("embedding.parametric", "Parametric"),
+    )
     looks = of(cartograd, ["plot", "view"]) + module("viewer", "page_html write_page serve PageServer View")
     yield "Looking and scoring", "See [the viewer](viewer.md).", looks + module("metrics")
     files = [
@@ -105,6 +113,11 @@ def signature(value: Any) -> str:
     return f"({', '.join(parts)})"
 
 
+def wrapped(line: str) -> str:
+    """A signature over several lines where it is long."""
+    return "\n".join(textwrap.wrap(line, 112, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False))
+
+
 def shown_default(value: Any) -> str:
     """A default as it would be written; objects without a short form as dots."""
     return repr(value) if isinstance(value, (str, int, float, bool, tuple, type(None))) else "..."
@@ -141,14 +154,9 @@ def formula(found: re.Match[str]) -> str:
 
 def linked(name: str, links: dict[str, str]) -> str:
     """A name as code, with a link where it has an entry."""
-    for full in (
-        name,
-        f"cartograd.{name}",
-        *(f"cartograd.{part}.{name}" for part in ("neighbors", "affinity", "viewer", "io")),
-    ):
-        if full in links:
-            return f"[`{name}`](#{links[full]})"
-    return f"`{name}`"
+    places = ("", *(f"cartograd.{part}." for part in PARTS), "cartograd.")
+    found = next((links[place + name] for place in places if place + name in links), None)
+    return f"`{name}`" if found is None else f"[`{name}`](#{found})"
 
 
 def listed(body: str, links: dict[str, str]) -> str:
@@ -214,7 +222,7 @@ def methods(value: Any) -> list[tuple[str, Any]]:
     if not inspect.isclass(value) or issubclass(value, BaseException):
         return []
     own = [(name, one) for name, one in vars(value).items() if not name.startswith("_") and inspect.isfunction(one)]
-    return [(name, one) for name, one in own if inspect.getdoc(one)]
+    return [(name, one) for name, one in own if one.__doc__ and one.__module__ == value.__module__]
 
 
 def entry(name: str, value: Any, links: dict[str, str]) -> str:
@@ -224,10 +232,12 @@ def entry(name: str, value: Any, links: dict[str, str]) -> str:
         return "\n".join([*lines, f"The same object as `{value.__module__.partition('.')[0]}.{value.__name__}`."])
     called = "" if inspect.isclass(value) and issubclass(value, BaseException) else signature(value)
     if called:
-        lines += ["```text", f"{name.rpartition('.')[2]}{called}", "```", ""]
+        lines += ["```text", wrapped(f"{name.rpartition('.')[2]}{called}"), "```", ""]
     elif inspect.isclass(value):
         bases = [base.__name__ for base in value.__bases__ if base is not cartograd.CartogradError]
         lines += [f"*{', '.join(bases)}*", ""]
+    if value.__module__.startswith("cartograd.engine"):
+        links = {**links, "Graph": links["cartograd.Graph"]}  # elsewhere a Graph is one of neighbours
     lines += said(name, value, inspect.cleandoc(value.__doc__ or ""), links)
     for method, one in methods(value):
         first = " ".join((inspect.getdoc(one) or "").split("\n\n")[0].split())

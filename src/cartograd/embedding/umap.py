@@ -197,11 +197,11 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
         apart = self._layout.index_select(0, rows) - self._layout.index_select(0, piece.columns[edges])
         return piece.row_sums(self._attraction(apart, self.a_, self.b_), rows).clamp_(-CLIP, CLIP)
 
-    def _pushed(self, piece: Piece, edges: torch.Tensor) -> torch.Tensor:
+    def _pushed(self, piece: Piece, edges: torch.Tensor, strength: float = 1.0) -> torch.Tensor:
         """The repulsion of the rows of a piece from their negatives."""
         rows, others = self._negatives(piece, edges)
         apart = self._layout.index_select(0, rows) - self._layout.index_select(0, others)
-        return piece.row_sums(self._repulsion(apart, self.a_, self.b_), rows).clamp_(-CLIP, CLIP)
+        return piece.row_sums(self._repulsion(apart, self.a_, self.b_, strength), rows).clamp_(-CLIP, CLIP)
 
     def _gradient(self) -> torch.Tensor:
         if not self._has_closed_form():
@@ -210,7 +210,7 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
         def both(piece: Piece) -> torch.Tensor:
             edges = piece.acting(self._step)
             pulled = self._pulled(piece, edges).mul_(self.early_exaggeration_coeff_)
-            return pulled.add_(self._pushed(piece, edges), alpha=self.repulsion_strength)
+            return pulled.add_(self._pushed(piece, edges, float(self.repulsion_strength)))
 
         with torch.no_grad():
             return torch.cat(list(spread(both, self._pieces)))
@@ -256,7 +256,8 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
         """As in the fit, but the point alone moves, and every edge acts at every step by its weight."""
         fitted, c = self._placement, self.n_components
         a, b, count = fitted.more["a"], fitted.more["b"], 2 * self._rate()
-        strength = self.repulsion_strength * self._rate() * ordered_sum(weights)[:, None] / max(count, 1)
+        share_of_draw = self._rate() * ordered_sum(weights)[:, None] / max(count, 1)
+        strength = float(self.repulsion_strength)
 
         def forces(rows: slice) -> Callable[[torch.Tensor, int], torch.Tensor]:
             neighbours, share = fitted.places[indices[rows]], weights[rows][:, :, None]
@@ -268,7 +269,8 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
                     return pull
                 others = own_draws(keys[rows], fitted.source.n, count, fitted.seed, step)
                 far = z[:, None, :] - fitted.places[others]
-                return pull + strength[rows] * ordered_sum(repulsion(far.reshape(-1, c), a, b).reshape(far.shape))
+                push = repulsion(far.reshape(-1, c), a, b, strength).reshape(far.shape)
+                return pull + share_of_draw[rows] * ordered_sum(push)
 
             return gradient
 

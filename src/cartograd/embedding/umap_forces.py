@@ -25,10 +25,18 @@ def attraction(apart: torch.Tensor, a: float, b: float, clip: float = CLIP) -> t
 
 
 def repulsion(
-    apart: torch.Tensor, a: float, b: float, softening: float = SOFTENING, clip: float = CLIP
+    apart: torch.Tensor,
+    a: float,
+    b: float,
+    strength: float = 1.0,
+    softening: float = SOFTENING,
+    clip: float = CLIP,
 ) -> torch.Tensor:
-    """Gradients of the repulsion of pairs with these differences (m, c); nothing between points at one place."""
+    """Gradients of the repulsion of pairs with these differences (m, c); nothing between points at one place.
+
+    They are multiplied by the strength before they are clipped: a strong repulsion reaches farther, and does not burst.
+    """
     s = apart.square().sum(1)
-    slope = 2 * b / ((softening + s) * (1 + a * s**b))
+    slope = 2 * b * strength / ((softening + s) * (1 + a * s**b))
     slope = torch.where(s > 0, slope, 0.0)
     return -(slope[:, None] * apart).clamp_(-clip, clip)

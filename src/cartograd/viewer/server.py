@@ -138,6 +138,8 @@ def serve(path: str | os.PathLike[str], port: int = 0, open_browser: bool = True
 class _LoopbackServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     """Not http.server's own class: that one asks the network for this computer's name."""
 
+    request_queue_size = 128  # five, the default, turns away readers that come at once
+
     daemon_threads = True
     allow_reuse_address = os.name == "posix"
     hosts: frozenset[str] = frozenset()
