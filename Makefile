@@ -8,13 +8,19 @@ READY := .venv/ready
 # Threads that wait must sleep: spinning, on a machine with a busy neighbour, made small ops a hundred times slower.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test check chromium bench format clean
 
 demo: $(READY)
 	$(BIN)/cartograd map digits -o map.html --seed 0 --n-neighbors 15 --max-iter 200
 
-test: check
+test: check chromium
 	$(BIN)/python -m pytest
+
+# The viewer is tested in a browser; where none can be installed those tests are skipped, with the reason.
+chromium:
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	{ [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null 2>&1 || \
+	echo "no Chromium here: the tests of the viewer in a browser will be skipped"
 
 check: $(READY)
 	$(BIN)/ruff format --check .
