@@ -82,7 +82,7 @@ def test_defaults_rate_and_optimiser():
     assert (model.perplexity, model.gamma, model.learning_rate_for_h_loss, model.max_iter) == (30.0, 2.0, 1.0, 2000)
     assert (model.init, model.init_scaling, model.lr, model.optimizer) == ("hyperbolic", 0.5, "auto", "RiemannianAdam")
     seen = watched(lambda model: (model.optimizer_.param_groups[0]["lr"], type(model.optimizer_)), max_iter=3)
-    assert seen == [(0.1, RiemannianAdam)] * 3
+    assert seen == [(0.2, RiemannianAdam)] * 3
     steps = watched(lambda model: [state["step"] for state in model.optimizer_.state.values()], max_iter=4)
     assert steps == [[], [1], [2], [3]]
     assert watched(lambda model: model._layout.dtype, ROWS.astype("float32"), max_iter=1) == [torch.float64]
@@ -124,6 +124,7 @@ def test_quality_on_iris():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_quality_on_digits():
     from sklearn.datasets import load_digits
 
@@ -131,8 +132,8 @@ def test_quality_on_digits():
     Z = COSNE(random_state=0).fit_transform(X)
     found = silhouette_score(Z, y), KNeighborsClassifier(10).fit(Z, y).score(Z, y)
     print("silhouette, accuracy", found)
-    assert found[0] > 0.25
-    assert found[1] > 0.75
+    assert found[0] > 0.35
+    assert found[1] > 0.85
 
 
 def test_starts():
@@ -164,10 +165,11 @@ def test_few_rows(n):
     assert 1e-3 < pairwise_distances(Z).max() < 2
 
 
-def test_same_bits_at_any_number_of_threads(monkeypatch):
+@pytest.mark.parametrize("n", [120, MOST_ROWS + 20])
+def test_same_bits_at_any_number_of_threads(n, monkeypatch):
     monkeypatch.setattr(edges, "BLOCK", 1 << 9)
     monkeypatch.setattr(tiles, "TILE", 1 << 13)
-    X = numpy.random.RandomState(1).rand(280, 5)
+    X = numpy.random.RandomState(1).rand(n, 5)
     before, maps = torch.get_num_threads(), []
     try:
         for count in (1, 2, 4, 4):

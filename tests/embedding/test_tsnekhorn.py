@@ -163,6 +163,7 @@ def test_quality():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_quality_on_digits():
     from sklearn.datasets import load_digits
 

@@ -59,6 +59,24 @@ def test_gradcheck():
     assert cartograd.gradgradcheck(lambda x: cartograd.checkpoint(lambda t: t.sin() * t.exp(), x), leaf(3))
 
 
+def test_the_table_shows_that_nothing_is_saved():
+    y = cartograd.checkpoint(lambda t: t.exp().sin(), leaf(5))
+    table = cartograd.trace(y).explain().splitlines()
+    assert [line.split()[5:7] for line in table[1:]] == [["0", "B"], ["0", "B"]]
+    assert [(saved.name, saved.bytes) for saved in cartograd.trace(y).saved()] == [("checkpoint", 40)]
+
+
+def test_buffers_are_as_they_were_when_it_is_computed_again():
+    """Spectral norm improves its estimate in place at every call, and computes with it."""
+    found = []
+    for call in (lambda f, x: f(x), cartograd.checkpoint):
+        torch.manual_seed(0)
+        layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)).double()
+        x = leaf(3, 4)
+        found.append([*collect(call(layer, x).exp().sum(), x, *layer.parameters()), *layer.buffers()])
+    assert all(map(torch.equal, *found))
+
+
 def test_under_no_grad_nothing_is_kept():
     x = leaf(3)
     with cartograd.no_grad():

@@ -68,7 +68,7 @@ class COSNE(EntropicInput):
     max_iter_affinity : int, default=100
         Has no effect: the bandwidths are found to full precision.
     lr : float or "auto", default="auto"
-        The learning rate: about how far a point goes in a step, in the distance of the ball. "auto" for 0.1.
+        The learning rate: about how far a point goes in a step, in the distance of the ball. "auto" for 0.2.
     optimizer : str or class, default="RiemannianAdam"
         `RiemannianAdam`, or an optimiser of ``torch.optim``, after whose steps points are drawn back into the ball.
     optimizer_kwargs : dict, default=None

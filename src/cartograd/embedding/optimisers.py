@@ -37,13 +37,13 @@ def learning_rate(lr: Any, optimizer: type[torch.optim.Optimizer], n: int, exagg
 
     For gradient descent :math:`\max(n / (4 \lambda), 50)`, lambda being the exaggeration (Belkina et al., 2019; the 4
     is the factor that the gradient of t-SNE carries). Optimisers that scale gradients themselves take a step of about
-    the learning rate: 0.1 for them, which in the unit ball is a distance of the ball.
+    the learning rate: 0.1 for them, 0.2 of the distance in the unit ball.
     """
     if lr != "auto":
         return checks.number(lr, "lr", 0.0, strict=True)
     if issubclass(optimizer, torch.optim.SGD):
         return max(n / exaggeration / 4.0, SMALLEST_AUTO_LR)
-    return 0.1
+    return 0.2 if optimizer.__name__ == "RiemannianAdam" else 0.1
 
 
 def optimiser_options(kwargs: Any, optimizer: type[torch.optim.Optimizer], exaggeration: float) -> dict[str, Any]:

@@ -17,33 +17,32 @@ dot = torch.linalg.vecdot
 def inside(z: torch.Tensor) -> torch.Tensor:
     """The points, those too near to the rim (or beyond) drawn back along their radius."""
     most = RIM.get(z.dtype, RIM[torch.float32])
-    return z * (most / dot(z, z, dim=0).sqrt_()).clamp_(max=1.0)
-
-
-def added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    r"""Möbius addition, :math:`x \oplus y = \frac{(1 + 2 xy + y^2) x + (1 - x^2) y}{1 + 2 xy + x^2 y^2}`."""
-    xx, yy, both = dot(x, x, dim=0), dot(y, y, dim=0), dot(x, y, dim=0).mul_(2).add_(1)
-    return torch.addcmul((both + yy) * x, 1 - xx, y).div_(both.addcmul_(xx, yy))
+    return z * torch.linalg.vector_norm(z, dim=0).reciprocal_().mul_(most).clamp_(max=1.0)
 
 
 def moved(z: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     r"""The exponential map: where the geodesic from z with velocity v is after a unit of time.
 
-    .. math:: \exp_z(v) = z \oplus \tanh\Bigl(\frac{\lambda_z |v|}{2}\Bigr) \frac{v}{|v|}
+    .. math:: \exp_z(v) = z \oplus \tanh\Bigl(\frac{\lambda_z |v|}{2}\Bigr) \frac{v}{|v|}, \qquad
+        x \oplus y = \frac{(1 + 2 xy + y^2) x + (1 - x^2) y}{1 + 2 xy + x^2 y^2}
     """
-    length = torch.linalg.vector_norm(v, dim=0).clamp_(min=torch.finfo(v.dtype).tiny)
-    return added(z, v * torch.tanh(length / (1 - dot(z, z, dim=0))).div_(length))
+    return flowed(z, v)[0]
 
 
-def transported(v: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    r"""Parallel transport of tangent vectors v from x to y along the geodesic.
+def flowed(z: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    r"""Where the geodesic is after a unit of time, and its velocity there: v, transported in parallel.
 
-    .. math:: \frac{\lambda_x}{\lambda_y} \operatorname{gyr}[y, -x] v, \qquad \operatorname{gyr}[y, -x] v = v + 2
-        \frac{(2 (xy)(xv) - (yv) x^2 - xv) \, y + (yv - (xv) y^2) \, x}{1 - 2 xy + x^2 y^2}
+    With :math:`t = \tanh(\lambda_z |v| / 2)` and u = v / |v| the geodesic is :math:`z \oplus t u`, its derivative by t
+
+    .. math:: d = \frac{2 (zu + t) z + (1 - z^2) u - 2 (zu + t z^2) (z \oplus t u)}{1 + 2 t \, zu + t^2 z^2}
+
+    and as parallel transport keeps lengths in the ball, the velocity is :math:`|v| \frac{1 - t^2}{1 - z^2} d`.
     """
-    xx, yy, xy = dot(x, x, dim=0), dot(y, y, dim=0), dot(x, y, dim=0).mul_(2)
-    xv, yv = dot(x, v, dim=0), dot(y, v, dim=0)
-    across = torch.addcmul((xy - 1) * xv, yv, xx, value=-1) * y
-    across.addcmul_(torch.addcmul(yv, xv, yy, value=-1), x)
-    turned = torch.addcdiv(v, across, torch.addcmul(1 - xy, xx, yy), value=2)
-    return turned.mul_((1 - yy).div_(1 - xx))
+    zz, length = dot(z, z, dim=0), torch.linalg.vector_norm(v, dim=0)
+    room, u = torch.rsub(zz, 1), v / length.clamp(min=torch.finfo(v.dtype).tiny)
+    t, zu = torch.tanh(length / room), dot(z, u, dim=0)
+    tt, both = t * t, (t * zu).mul_(2).add_(1)
+    below = torch.addcmul(both, zz, tt)
+    there = ((both + tt) * z).addcmul_(room * t, u).div_(below)
+    turn = ((zu + t) * z).addcmul_(torch.addcmul(zu, t, zz), there, value=-1).mul_(2).addcmul_(room, u)
+    return there, turn.mul_(length.mul_(torch.rsub(tt, 1)).div_(room).div_(below))

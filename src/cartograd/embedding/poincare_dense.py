@@ -48,13 +48,13 @@ class DenseForces:
         """
         own, n = Z.T, len(Z)
         points = torch.nn.functional.pad(own, (0, 1))
-        room = 1 / (1 - points.square().sum(0))
+        room = torch.rsub(torch.linalg.vecdot(points, points, dim=0), 1).reciprocal_()
         apart = own[:, :, None] - points[:, None, :]
-        u = apart.square().sum(0).mul_(room).mul_(room[:n, None])
+        u = torch.linalg.vecdot(apart, apart, dim=0).mul_(room).mul_(room[:n, None])
         D, slope = hyperbolic(u)
-        near = 1 / (D + self.gamma**2)
+        near = (D + self.gamma**2).reciprocal_()
         total = near[:, :n].sum() - n / self.gamma**2  # no point is paired with itself
-        change = (attraction * self.P).addcmul_(near, -repulsion / total).mul_(near)
+        change = (near * (-repulsion / total)).add_(self.P, alpha=attraction).mul_(near)
         change[:, n] = (D[:, n] - self.heights).mul_(height / n)
         change.mul_(slope)
         pulls = apart.mul_(change * room).sum(2).addcmul_(own, change.mul_(u).sum(1))

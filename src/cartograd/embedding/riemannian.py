@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from cartograd.affinity import checks
-from cartograd.embedding.poincare_ball import dot, inside, moved, transported
+from cartograd.embedding.poincare_ball import dot, flowed, inside
 from cartograd.errors import OptionError, UnsupportedError
 
 
@@ -91,10 +91,11 @@ class RiemannianAdam(torch.optim.Optimizer):
         state["step"] += 1
         (beta1, beta2), square = group["betas"], state["exp_avg_sq"]
         z, g, mean = (part.movedim(-1, 0).contiguous() for part in (points, gradient, state["exp_avg"]))
-        shrink = (1 - dot(z, z, dim=0)).div_(2).square_()  # 1 / lambda^2
-        mean.mul_(beta1).addcmul_(g, shrink, value=1 - beta1)
+        shrink = torch.rsub(dot(z, z, dim=0), 1).div_(2).square_()  # 1 / lambda^2
+        mean = (mean * beta1).addcmul_(g, shrink, value=1 - beta1)
         square.mul_(beta2).addcmul_(dot(g, g, dim=0), shrink, value=1 - beta2)
         size = (square / (1 - beta2 ** state["step"])).sqrt_().add_(group["eps"])
-        there = inside(moved(z, mean / size.mul_((beta1 ** state["step"] - 1) / group["lr"])))
-        state["exp_avg"].copy_(transported(mean, z, there).movedim(0, -1))
-        points.copy_(there.movedim(0, -1))
+        factor = size.reciprocal_().mul_(-group["lr"] / (1 - beta1 ** state["step"]))
+        there, velocity = flowed(z, mean * factor)  # a step is along m, so m stays along the geodesic
+        state["exp_avg"] = velocity.div_(factor).movedim(0, -1)
+        points.copy_(inside(there).movedim(0, -1))

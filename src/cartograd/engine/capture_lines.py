@@ -82,6 +82,7 @@ class Operator:
         self.overload = overload
         self.name = overload._schema.name.split("::")[1]
         self.call, self.text = _spelling(overload, self.name)
+        self.parameters = {one.name for one in overload._schema.arguments}
         self.reshapes = torch.Tag.inplace_view in overload.tags  # squeeze_ and its kin change the tensor they are given
         self.writes = tuple(
             position
@@ -98,8 +99,8 @@ class Operator:
         return cls._known[overload]
 
     def completed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """All arguments, where the Python function may have other defaults than the operator (torch._C._nn's do)."""
-        if not self.text.startswith("torch._C._nn."):
+        """All arguments, where the Python function may have other defaults than the operator: some losses do."""
+        if not self.text.startswith("torch._C._nn.") and "reduction" not in self.parameters:
             return args, kwargs
         rest = [one for one in self.overload._schema.arguments[len(args) :] if one.name not in kwargs]
         more = tuple(one.default_value for one in rest if not one.kwarg_only) if not kwargs else ()

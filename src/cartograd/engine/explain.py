@@ -65,7 +65,8 @@ class Graph:
         rows = [("#", "op", "rule", "result", "inputs", "saved", "called at")]
         for node in self.nodes:
             inputs = " ".join(_shape(edge.shape) for edge in map(_through_pick, node.parents))
-            size = sum(saved.bytes for saved in _saved_of(node, set()))
+            held = _saved_of(node, set())  # what a checkpoint holds is no single node's
+            size = sum(saved.bytes for saved in held if saved.name != "checkpoint")
             rule = "torch" if isinstance(node.plan, TorchPlan) else "own"
             rows.append((str(node.number), node.name, rule, _shape(node.shape), inputs, _bytes(size), node.where()))
         return _table(rows)

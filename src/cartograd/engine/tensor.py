@@ -227,7 +227,7 @@ class Tensor:
         inputs : sequence of tensors, default=None
             Accumulate into these only.
         workers : int, default=1
-            Threads to run the pass on.
+            Threads to run the pass on; the result is the same to the last bit.
         """
         from cartograd.engine.backward import backward
 
