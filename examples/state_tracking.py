@@ -8,7 +8,7 @@ long; a state that can be turned by half a circle can. This script shows it twic
    over a small sweep of learning rates and seeds. Printed is the scaled accuracy at length 256: 2 * accuracy - 1.
 
     python examples/state_tracking.py --counters
-    python examples/state_tracking.py                   # the sweep, on a GPU if there is one
+    python examples/state_tracking.py --jobs 6          # the sweep, six models at a time, on a GPU if there is one
     python examples/state_tracking.py --rates 2e-3 --seeds 0    # one model of each kind: minutes on one CPU core
 
 Training runs on torch's autograd, through ``double_ssd.as_torch()``; with ``--engine cartograd`` it runs on ours.
@@ -17,7 +17,10 @@ Training runs on torch's autograd, through ``double_ssd.as_torch()``; with ``--e
 import argparse
 import copy
 import math
+import multiprocessing
 import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -179,18 +182,26 @@ def train(options: argparse.Namespace, rotation: bool, rate: float, seed: int) -
     return scaled_accuracy(model, options.test_length, options.device, seed=1, count=4096), step
 
 
+def timed(options: argparse.Namespace, rotation: bool, rate: float, seed: int) -> tuple[float, int, float]:
+    """Score, steps and seconds of one model."""
+    if options.jobs > 1:
+        torch.set_num_threads(1)
+    start = time.perf_counter()
+    return *train(options, rotation, rate, seed), time.perf_counter() - start
+
+
 def sweep(options: argparse.Namespace) -> dict[str, float]:
     """Every variant, learning rate and seed; prints a table and returns the best of each variant at the test length."""
     print(f"{'model':14} {'rate':>7} {'seed':>4} {f'at {options.test_length}':>8} {'steps':>6} {'s':>6}")
+    names = {True: "rotation", False: "no rotation"}
+    models = [(kind, rate, seed) for kind in names for rate in options.rates for seed in options.seeds]
     best: dict[str, float] = {}
-    for name, rotation in (("rotation", True), ("no rotation", False)):
-        for rate in options.rates:
-            for seed in options.seeds:
-                start = time.perf_counter()
-                test, steps = train(options, rotation, rate, seed)
-                took = time.perf_counter() - start
-                print(f"{name:14} {rate:7.0e} {seed:4} {test:8.3f} {steps:6} {took:6.1f}", flush=True)
-                best[name] = max(best.get(name, -1.0), test)
+    # a fork would share the CUDA context
+    with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
+        results = (pool.map if options.jobs > 1 else map)(partial(timed, options), *zip(*models, strict=True))
+        for (kind, rate, seed), (test, steps, took) in zip(models, results, strict=True):
+            print(f"{names[kind]:14} {rate:7.0e} {seed:4} {test:8.3f} {steps:6} {took:6.1f}", flush=True)
+            best[names[kind]] = max(best.get(names[kind], -1.0), test)
     for name, score in best.items():
         print(f"best with {name}: {score:.4f}")
     return best
@@ -212,6 +223,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--formulation", default="single", choices=["double", "single", "stacked"])
     parser.add_argument("--engine", default="torch", choices=["torch", "cartograd"])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="models trained at a time, each in a process of its own")
     parser.add_argument("--verbose", action="store_true", help="print the loss on the way")
     return parser.parse_args(given)
 

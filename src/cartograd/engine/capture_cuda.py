@@ -29,7 +29,8 @@ def graphed(
     leaving = sorted(made & later)
     _require_cuda(recorder, body)
     first = Source(recorder, head, names, []).compile()[0]
-    kernels = Source(recorder, body, names, leaving).compile()[0]
+    source = Source(recorder, body, names, leaving)
+    kernels = source.compile()[0]
     last = Source(recorder, tail, [*names, *leaving], outputs).compile()[0]
     static = [one.clone() if isinstance(one, torch.Tensor) else one for one in given]
     graph = torch.cuda.CUDAGraph()
@@ -37,7 +38,7 @@ def graphed(
     with torch.cuda.graph(graph):
         results = kernels(*static)
 
-    def replay(*arguments: Any) -> tuple[Any, ...]:
+    def replay(*arguments: Any, buffers: Any = source.bound) -> tuple[Any, ...]:  # the graph writes to these buffers
         first(*arguments)
         for fixed, argument in zip(static, arguments, strict=True):
             if isinstance(argument, torch.Tensor):
