@@ -153,7 +153,7 @@ def test_an_estimator_within_an_estimator(tmp_path):
         (numpy.array([1j]), "array of complex128"),
         (torch.eye(2).to_sparse(), r"layout torch\.sparse_coo"),
     ],
-    ids=str,
+    ids=lambda one: type(one).__name__ if not isinstance(one, str) else one,
 )
 def test_what_is_no_data_is_refused_by_name(tmp_path, parameter, what):
     path = tmp_path / "m"
