@@ -93,6 +93,10 @@ class DivergedError(CartogradError, RuntimeError):
         self.embedding = embedding
 
 
+class DistributedError(CartogradError, RuntimeError):
+    """Another process of the same job failed, ended, or did not answer in time."""
+
+
 class MemoryBudgetError(CartogradError, MemoryError):
     """What was asked for needs more memory than the machine has free."""
 
@@ -111,3 +115,7 @@ class DataFileError(CartogradError, ValueError):
 
 class ModelFileError(CartogradError, ValueError):
     """A model cannot be saved, or a file is not a whole model that this version can load."""
+
+
+class KernelError(CartogradError, RuntimeError):
+    """A kernel cannot be compiled on this machine."""

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from cartograd.cli import bench, main, methods
+from cartograd.errors import KernelError
 
 COMMANDS = list(main.commands)
 
@@ -49,14 +50,33 @@ def test_info(run, run_json):
     assert told["threads"] == torch.get_num_threads()
     assert told["devices"][0]["device"] == "cpu"
     assert 0 < told["memory"]["free"] <= told["memory"]["total"]
-    assert told["cached_kernels"] == []
+    kernels = {f"{one['module']}.{name}" for one in told["kernels"]["modules"] for name in one["kernels"]}
+    assert set(told["cached_kernels"]) <= kernels
     said = run("info").stdout
     assert f"torch         {metadata.version('torch')}" in said
-    assert "none cached" in said
+    assert f" of {len(kernels)} compiled, in " in said
 
 
-def test_info_compile_says_that_there_is_nothing_to_compile(run):
-    assert "no kernels to compile" in run("info", "--compile").stderr
+def test_info_compiles_every_module_and_says_how_long_it_took(run, run_json, monkeypatch):
+    asked = []
+    monkeypatch.setattr("cartograd.kernels.cpu.names", lambda: ["first", "second"])
+    monkeypatch.setattr("cartograd.kernels.cpu.kernels_of", lambda module: [f"{module}_move", f"{module}_draw"])
+    monkeypatch.setattr("cartograd.kernels.cpu.load", asked.append)
+    told = run_json("info", "--compile")
+    assert asked == ["first", "second"]
+    assert [one["seconds"] >= 0 for one in told["kernels"]["modules"]] == [True, True]
+    said = run("info", "--compile").stdout
+    assert "0 of 4 compiled, in" in said
+    assert re.search(r"^  first   first_move \(not yet\), first_draw \(not yet\): 0\.0 s$", said, re.MULTILINE)
+
+
+def test_info_compile_fails_where_kernels_cannot_be_compiled(run, monkeypatch):
+    def broken(name):
+        raise KernelError("the kernels 'first' cannot be compiled here (ImportError: no numba); mend numba")
+
+    monkeypatch.setattr("cartograd.kernels.cpu.names", lambda: ["first"])
+    monkeypatch.setattr("cartograd.kernels.cpu.load", broken)
+    assert "cannot be compiled here (ImportError: no numba)" in run("info", "--compile", status=1).stderr
 
 
 def test_explain_says_that_it_comes_later(run):

@@ -70,7 +70,7 @@ def test_a_parameter_that_the_method_does_not_have(run, table):
         (["--set", "spread"], "--set takes NAME=VALUE, got 'spread'"),
         (["--set", "random_state=1"], "--set random_state: use --seed"),
         (["--min-dist", "0.1", "--set", "min_dist=0.2"], "min_dist is given twice"),
-        (["--processes", "2"], "this version works in one process"),
+        (["--processes", "0"], "0 is not in the range x>=1"),
         (["--missing", "guess"], "'guess' is not one of"),
         (["--columns", ","], "give at least one name"),
         (["--quiet", "--verbose"], "contradict each other"),

@@ -67,7 +67,6 @@ def test_categories_become_the_features_they_were(run, here, rows):
         (["out.cartograd", "a.csv", "-o", "x.html"], 2, "the name must end in one of .parquet"),
         (["out.cartograd", "a.csv", "-o", "a.csv"], 2, "a.csv would be written over the input"),
         (["out.cartograd", "a.csv", "-o", "-", "--json"], 2, "use one of them"),
-        (["out.cartograd", "a.csv", "--processes", "3"], 2, "this version works in one process"),
     ],
 )
 def test_what_is_refused(run, made, arguments, status, expected):

@@ -118,3 +118,17 @@ def test_a_matcher_and_a_method_of_ones_own_place_new_rows_at_the_mean_of_the_ne
         placed = model.transform(NEW[:5])
         assert numpy.isfinite(placed).all()
         assert model.embedding_.min() <= placed.min() <= placed.max() <= model.embedding_.max()
+
+
+def test_among_many_rows_each_is_still_placed_alone():
+    count = 17_000
+    draws = numpy.random.RandomState(0)
+    centres = draws.randn(30, 6) * 3
+    rows = (centres[draws.randint(30, size=count + 900)] + draws.randn(count + 900, 6)).astype("float32")
+    model = UMAP(n_neighbors=5, max_iter=2, init="normal", random_state=0).fit(rows[:count])
+    assert model._placement.source._has_cells()
+    whole = model.transform(rows[count:])
+    order = numpy.random.RandomState(1).permutation(900)
+    assert numpy.array_equal(model.transform(rows[count:][order]), whole[order])
+    assert numpy.array_equal(model.transform(rows[count + 7 : count + 8]), whole[7:8])
+    assert numpy.array_equal(model.transform(rows[:50]), model.embedding_[:50])

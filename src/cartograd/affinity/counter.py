@@ -22,6 +22,11 @@ def stream(seed: int, purpose: str, step: int = 0) -> int:
     return _hash_int(key + (step + 1) * _WEYL)
 
 
+def later(key: int, places: int) -> int:
+    """The key of a stream whose number t is number ``t + places`` of this one."""
+    return (key + places * _WEYL) & _MASK
+
+
 def uniform(key: int, shape: tuple[int, ...], device: torch.device, first: int = 0) -> torch.Tensor:
     """float64 numbers of the stream from its number `first` on, at least 0 and below 1, with 53 random bits."""
     total = math.prod(shape)
@@ -39,9 +44,9 @@ def hashed(key: int, places: torch.Tensor) -> torch.Tensor:
 
 
 def small_integers(key: int, high: torch.Tensor, shape: tuple[int, int], first: int) -> torch.Tensor:
-    """int64 numbers at least 0 and below `high` (r, 1), which is at most 2^16: two of each 64 random bits.
+    """int64 numbers at least 0 and below `high` (r, 1), which is at most 2^24: two of each 64 random bits.
 
-    `first` is the number of the first row, so that rows can be drawn in pieces; off the even by at most 2^-15.
+    `first` is the number of the first row, so that rows can be drawn in pieces; off the even by at most high 2^-31.
     """
     rows, columns = shape
     half = (columns + 1) // 2

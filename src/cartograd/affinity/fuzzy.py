@@ -42,7 +42,7 @@ def smooth_distances(
         (n,) float64 each.
     """
     k = distances.shape[1] + 1
-    step = max(1, (CHUNK_ELEMENTS if distances.device.type == "cpu" else 1 << 26) // k)
+    step = max(1, (CHUNK_ELEMENTS if distances.device.type == "cpu" else 1 << 26) // k // 64) * 64  # whole registers
     # a running sum, since a plain one is added in another order by another number of threads
     total = torch.cumsum(distances.sum(1, dtype=torch.float64), 0)[-1] / (len(distances) * k)
     mean = total if overall is None else torch.full_like(total, overall)

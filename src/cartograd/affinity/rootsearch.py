@@ -37,11 +37,12 @@ def falling_root(
     """
     if not len(low):
         return low
-    width = float((high - low).max())  # the only wait: the number of steps is fixed from here on
+    halvings = torch.ceil(torch.log2((high - low).clamp(min=NARROW) / NARROW))  # each row's own: not its neighbours'
     u = (low + high) / 2
-    for _ in range(max(0, math.ceil(math.log2(max(width, NARROW) / NARROW)))):
+    for number in range(int(halvings.max())):  # the only wait: the number of steps is fixed from here on
         value, _ = function(u)
-        low, high = torch.where(value > 0, u, low), torch.where(value > 0, high, u)
+        wide = halvings > number
+        low, high = torch.where(wide & (value > 0), u, low), torch.where(wide & (value <= 0), u, high)
         u = (low + high) / 2
     best, error = u, torch.full_like(u, torch.inf)
     for _ in range(NEWTON_STEPS):

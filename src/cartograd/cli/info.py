@@ -1,10 +1,11 @@
-"""`cartograd info`: versions, devices, threads, memory: what a report of a problem should say."""
+"""`cartograd info`: versions, devices, threads, memory, kernels: what a report of a problem should say."""
 
 from __future__ import annotations
 
 import os
 import platform
 import sys
+import time
 from importlib import metadata
 from typing import Any
 
@@ -24,18 +25,21 @@ PACKAGES = {
 }
 """Packages that cartograd uses, by the extra that brings them."""
 HELP = help_text(
-    "Tells versions, devices, threads and free memory of this machine.",
+    "Tells versions, devices, threads, free memory and compiled kernels of this machine.",
     [
         ("cartograd info", "for people; put it into a report of a problem"),
         ("cartograd info --json", "for programs"),
+        ("cartograd info --compile", "compile all kernels, so that the first large map need not"),
     ],
 )
 
 
 @command("info", HELP)
-@click.option("--compile", "compile_kernels", is_flag=True, help="Compile all kernels now. (There are none yet.)")
+@click.option("--compile", "compile_kernels", is_flag=True, help="Compile all kernels now, and keep them on disk.")
 def info(console: Console, compile_kernels: bool) -> None:
     """Collect and print."""
+    seconds = _compile(console) if compile_kernels else {}
+    kernels = _kernels(seconds)
     found = {
         "command": "info",
         "cartograd": _version("cartograd"),
@@ -46,12 +50,36 @@ def info(console: Console, compile_kernels: bool) -> None:
         "threads": _threads(),
         "cores": _cores(),
         "memory": _memory(),
-        "cached_kernels": [],
+        "cached_kernels": [f"{one['module']}.{name}" for one in kernels["modules"] for name in one["cached"]],
+        "kernels": kernels,
     }
-    if compile_kernels:
-        console.note("this version has no kernels to compile: nothing was done")
     console.say(*_lines(found))
     console.result(found | {"notes": console.notes})
+
+
+def _compile(console: Console) -> dict[str, float]:
+    """Load every module of kernels, which compiles those that are not on disk; the seconds that each took."""
+    from cartograd.kernels import cpu
+
+    seconds = {}
+    for name in cpu.names():
+        console.step(f"compiling {name}")
+        start = time.perf_counter()
+        cpu.load(name)
+        seconds[name] = round(time.perf_counter() - start, 3)
+    return seconds
+
+
+def _kernels(seconds: dict[str, float]) -> dict[str, Any]:
+    """Where compiled kernels are kept, and which of each module are there."""
+    from cartograd.kernels import cache, cpu
+
+    folder = cache.expected_folder()
+    modules: list[dict[str, Any]] = []
+    for name in cpu.names():
+        entry = {"module": name, "kernels": cpu.kernels_of(name), "cached": cache.kernels_in(folder, name)}
+        modules.append(entry | ({"seconds": seconds[name]} if name in seconds else {}))
+    return {"folder": None if folder is None else str(folder), "modules": modules}
 
 
 def _version(name: str) -> str | None:
@@ -118,10 +146,24 @@ def _lines(found: dict[str, Any]) -> list[str]:
         ("devices", ", ".join(devices)),
         ("threads", f"{found['threads']} of {found['cores']} cores"),
         ("memory", f"{_gib(memory['free'])} of {_gib(memory['total'])} free"),
-        ("kernels", "none cached: this version compiles none"),
+        ("kernels", _kept(found["kernels"])),
     ]
     for extra, names in PACKAGES.items():
         rows += [
             (name, found["packages"][name] or f'not installed: pip install "cartograd[{extra}]"') for name in names
         ]
-    return table_lines(rows, indent="")
+    modules = [(one["module"], _state(one)) for one in found["kernels"]["modules"]]
+    return table_lines(rows, indent="") + (["", "Kernels:", *table_lines(modules)] if modules else [])
+
+
+def _kept(kernels: dict[str, Any]) -> str:
+    present, declared = (sum(len(one[key]) for one in kernels["modules"]) for key in ("cached", "kernels"))
+    kept = f"{present} of {declared} compiled"
+    if kernels["folder"] is None:
+        return f"{kept}; no folder can be written to, so each process compiles: set NUMBA_CACHE_DIR to one that can"
+    return f"{kept}, in {kernels['folder']}"
+
+
+def _state(module: dict[str, Any]) -> str:
+    kernels = [name if name in module["cached"] else f"{name} (not yet)" for name in module["kernels"]]
+    return ", ".join(kernels) + (f": {module['seconds']:.1f} s" if "seconds" in module else "")

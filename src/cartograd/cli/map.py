@@ -10,15 +10,17 @@ import click
 
 from cartograd.cli.command import command
 from cartograd.cli.console import Console
-from cartograd.cli.failures import INTERRUPTED
+from cartograd.cli.failures import FAILED, INTERRUPTED
 from cartograd.cli.methods import METHODS, PARAMETERS, Method, make_estimator
 from cartograd.cli.options import COMPUTING, FEATURES, INPUT, LOOKS, READING, SCORED, SEED, check_computing
 from cartograd.cli.outputs import planned
+from cartograd.cli.processes import PROCESSES, handed_over, is_first, was_restarted
 from cartograd.cli.reading import read_input
 from cartograd.cli.scoring import score_lines, scores_of
 from cartograd.cli.timing import Clock, threads
 from cartograd.cli.wording import counted, help_text, program, table_lines
 from cartograd.cli.writing import write_files
+from cartograd.errors import CartogradError
 
 if TYPE_CHECKING:
     from cartograd.io import Table
@@ -63,12 +65,21 @@ HELP = help_text(
 @READING
 @COMPUTING
 @SCORED
+@PROCESSES
 @click.option("--title", metavar="TEXT", help="What stands above the map.")
 def map_command(console: Console, source: str, output: str, method: str, seed: int, **options: Any) -> None:
-    """Read, fit, score, write, and say what was done."""
+    """Read, fit, score, write, and say what was done; of several processes the first one speaks and writes."""
     check_computing(options)
-    given = {"random_state": seed, "device": options["device"], "verbose": console.progress}
+    given = {"random_state": seed, "device": options["device"], "verbose": console.progress and is_first()}
     model = make_estimator(method, options, options["assignments"], **given)
+    status = handed_over(options["processes"], source, getattr(model, "checkpoint_dir", None))
+    if status is not None:
+        raise click.exceptions.Exit(status)
+    if was_restarted() and getattr(model, "checkpoint_dir", None) is not None:
+        model.set_params(resume=True)
+    if not is_first():
+        help_first(console, model, source, options)
+        return
     files = planned(console, output, source, model.n_components)
     clock = Clock()
     with clock.phase("read"):
@@ -88,6 +99,16 @@ def map_command(console: Console, source: str, output: str, method: str, seed: i
     console.result(described(table, model, seed, scores, written, clock, console.notes, interrupted))
     if interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
+
+
+def help_first(console: Console, model: Any, source: str, options: dict[str, Any]) -> None:
+    """Take part in the fit of the first process, without a word: what goes wrong here it is told, and tells."""
+    console.quiet = True
+    try:
+        with threads(options["threads"]):
+            model.fit(read_input(console, source, options).X)
+    except CartogradError:
+        raise click.exceptions.Exit(FAILED) from None
 
 
 def fit(console: Console, model: Any, table: Table) -> Any:

@@ -92,7 +92,6 @@ COMPUTING = together(
         metavar="N",
         help="Threads to use; the map is the same with any number.",
     ),
-    click.option("--processes", type=click.IntRange(min=1), default=1, metavar="N", help="Only 1 in this version."),
 )
 SEED = click.option(
     "--seed",
@@ -115,12 +114,7 @@ SCORED = click.option(
 
 
 def check_computing(options: dict[str, Any]) -> None:
-    """Refuse, before any work, several processes, which this version does not have, and devices that are not there."""
-    if options["processes"] > 1:
-        raise click.UsageError(
-            f"--processes {options['processes']}: this version works in one process. It uses all cores by --threads, "
-            "and a GPU by --device cuda."
-        )
+    """Refuse, before any work, devices that are not there."""
     if options["device"] != "auto":
         from cartograd.neighbors.validate import check_device
 

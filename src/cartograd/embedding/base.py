@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from cartograd.affinity import checks
+from cartograd.distributed import row_bounds
 from cartograd.embedding import loop, matching
 from cartograd.embedding.degenerate import disc_of_equal_rows
 from cartograd.embedding.estimator import Estimator, at_least_two_rows, detached, loses_nothing
@@ -21,6 +22,9 @@ from cartograd.embedding.optimisers import (
 )
 from cartograd.embedding.placement import Placement, mean_of_neighbours, place
 from cartograd.embedding.report import Report
+from cartograd.embedding.resuming import check_checkpoints
+from cartograd.embedding.shared_fit import SharedFit
+from cartograd.embedding.sharing import joined, shared
 from cartograd.embedding.source import Source, make_source, owned, searchable
 from cartograd.embedding.start import check_start, starting_points
 from cartograd.engine import Tensor
@@ -32,10 +36,11 @@ from cartograd.neighbors.searching import seed_of
 from cartograd.neighbors.workers import all_cores
 
 Callback = Callable[[int, Any, float], Any]
+KEPT_FOR_FIT = "_layout _moved _given _source _bounds _shown_rows optimizer_ scheduler_".split()
 
 
 @dataclass(eq=False, repr=False)
-class AffinityMatcher(Estimator):
+class AffinityMatcher(SharedFit, Estimator):
     r"""A map whose affinity matches that of the data, by gradient descent.
 
     .. math:: \min_Z \; L(P, Q(Z)), \qquad L = \sum_{ij} (P_{ij} - Q_{ij})^2 \;\text{or}\; -\sum_{ij} P_{ij} \log Q_{ij}
@@ -84,6 +89,14 @@ class AffinityMatcher(Estimator):
         Whether equal rows are taken as one, and share one place.
     callbacks : sequence of callables, default=None
         Called with (step, embedding, loss) every `check_interval` steps; one that returns True ends the fit.
+    checkpoint_dir : str or path, default=None
+        A folder for checkpoints of the layout, the last two of which are kept; None for none. Ctrl-C and SIGTERM then
+        write one before they end the fit.
+    checkpoint_every : int, default=100
+        Steps between checkpoints.
+    resume : bool, default=False
+        Whether to go on from the newest whole checkpoint in `checkpoint_dir`, where there is one; the map has the same
+        bits as one that was never interrupted. Otherwise what is there is removed and the fit begins anew.
     n_components, device, verbose, random_state
         See `Estimator`.
 
@@ -119,6 +132,9 @@ class AffinityMatcher(Estimator):
     compile: bool = False
     process_duplicates: bool = True
     callbacks: Sequence[Callback] | None = None
+    checkpoint_dir: Any = None
+    checkpoint_every: int = 100
+    resume: bool = False
 
     _use_closed_form_gradients = True
 
@@ -137,13 +153,18 @@ class AffinityMatcher(Estimator):
 
     @loses_nothing
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Make a map of the rows of X and return it, (n, n_components), of the kind and on the device of X."""
-        self._check_parameters()
-        given = self._read(X, reset=True)
-        at_least_two_rows(given, type(self).__name__)
-        self._check_data(given, y)
-        with all_cores(given.rows.device):
-            self._fit(given, y)
+        """Make a map of the rows of X and return it, (n, n_components), of the kind and on the device of X.
+
+        With several processes X is all rows in each of them, and so is the map; or each has its own rows and gets
+        their places.
+        """
+        with shared(self):
+            self._check_parameters()
+            given, y = joined(self, self._read(X, reset=True), y)
+            at_least_two_rows(given, type(self).__name__)
+            self._check_data(given, y)
+            with all_cores(given.rows.device):
+                self._fit(given, y)
         return self.embedding_
 
     def transform(self, X: Any) -> Any:
@@ -168,6 +189,8 @@ class AffinityMatcher(Estimator):
             return
         refuse_if_too_large(self, source)
         self._source = source
+        if self._ranks is not None and self._owns_rows():
+            self._bounds = row_bounds(source.n, self._ranks.size)
         self.on_affinity_computation_start()
         self.affinity_in_ = self._affinity(source, y)
         self.on_affinity_computation_end()
@@ -192,7 +215,7 @@ class AffinityMatcher(Estimator):
             self.n_iter_, self.loss_ = 0, []
         self.embedding_ = self._shown(layout)
         self.is_fitted_ = True
-        for name in ("_layout", "_given", "_source", "optimizer_", "scheduler_", *self._buffers()):
+        for name in (*KEPT_FOR_FIT, *self._buffers()):
             self.__dict__.pop(name, None)
 
     def clear_memory(self) -> None:
@@ -220,6 +243,7 @@ class AffinityMatcher(Estimator):
                 f"callbacks must be functions of (step, embedding, loss), in a list, got {callbacks!r}"
             )
         seed_of(self.random_state)
+        check_checkpoints(self.checkpoint_dir, self.checkpoint_every, self.resume)
         self._check_affinities()
 
     def _check_affinities(self) -> None:
@@ -325,7 +349,7 @@ class AffinityMatcher(Estimator):
         distinct = self._source.distinct if hasattr(self, "_source") else None
         if distinct is not None and len(layout) == len(distinct.first) < len(distinct.inverse):
             layout = layout[distinct.inverse]
-        return detached(layout.clone(), self._given)
+        return detached(layout[self._shown_rows].clone(), self._given)
 
     def on_affinity_computation_start(self) -> None:
         """Called before the affinity is computed; empty, for subclasses."""

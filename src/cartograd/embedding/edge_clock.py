@@ -54,10 +54,15 @@ class Piece:
         return torch.segment_reduce(values, "sum", offsets=offsets, axis=0, initial=0.0)
 
 
-def clock(graph: Graph, steps: int) -> list[Piece]:
+def shares(weights: torch.Tensor, largest: float | None = None) -> torch.Tensor:
+    """The rates of edges with these weights, (e,) float64; `largest` is that of all edges, where these are some."""
+    rates = weights.to(torch.float64)
+    return torch.round(rates / (rates.max() if largest is None else largest) * GRID) / GRID if len(rates) else rates
+
+
+def clock(graph: Graph, steps: int, largest: float | None = None) -> list[Piece]:
     """The edges of a symmetric graph in pieces, without those that would not act once in that many steps."""
-    rates = graph.weights.to(torch.float64)
-    rates = torch.round(rates / rates.max() * GRID) / GRID if len(rates) else rates
+    rates = shares(graph.weights, largest)
     kept = torch.floor(rates * steps) >= 1
     rows, columns, rates = graph.rows()[kept], graph.indices[kept], rates[kept]
     most = PIECE_EDGES if rows.device.type == "cpu" else GPU_PIECE_EDGES

@@ -7,16 +7,16 @@ from typing import Any
 
 import torch
 
-from cartograd.embedding.entropic_input import EntropicInput
+from cartograd.embedding.entropic_sampled import EntropicSampled
 from cartograd.embedding.forces.edges import EdgeBlocks
-from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
 from cartograd.embedding.parametric import Parametric
 from cartograd.embedding.placement import ordered_sum
 from cartograd.embedding.sampled_forces import push_both_ends
+from cartograd.embedding.sampled_rows import Kind
 
 
 @dataclass(eq=False, repr=False)
-class InfoTSNE(EntropicInput, NegativeSamplingNeighborEmbedding, Parametric):
+class InfoTSNE(EntropicSampled, Parametric):
     r"""t-SNE with the InfoNCE loss (Damrich, Böhm, Hamprecht and Kobak, 2023).
 
     .. math:: \min_Z \; \lambda \sum_{ij} P_{ij} \log(1 + s_{ij})
@@ -68,6 +68,12 @@ class InfoTSNE(EntropicInput, NegativeSamplingNeighborEmbedding, Parametric):
     scheduler: Any = "LinearLR"
     affinity_in: Any = field(default=None, init=False)
 
+    def _kind(self) -> Kind:
+        return Kind(c=1.0, contrast=True, count=int(self.n_negatives or 0))
+
+    def _usual(self) -> type:
+        return InfoTSNE
+
     def _compute_attractive_loss(self) -> Any:
         P, Z = self.affinity_in_, self.embedding_
         s = ((Z[P.rows()] - Z[P.indices]) ** 2).sum(1)
@@ -78,7 +84,7 @@ class InfoTSNE(EntropicInput, NegativeSamplingNeighborEmbedding, Parametric):
         return torch.log(w.sum(1)).sum() / len(w)
 
     def _compute_attractive_gradients(self) -> torch.Tensor:
-        if self._step == 0:
+        if "_blocks" not in vars(self):
             self._blocks = EdgeBlocks.of(self.affinity_in_)
         return self._blocks.pull(self._layout, self._pull)
 
@@ -96,9 +102,6 @@ class InfoTSNE(EntropicInput, NegativeSamplingNeighborEmbedding, Parametric):
 
     def _batch_repulsion(self, s: Any) -> Any:
         return torch.log((1 / (1 + s)).sum(1)).mean()
-
-    def _buffers(self) -> tuple[str, ...]:
-        return (*super()._buffers(), "_blocks")
 
     def _pull(self, s: torch.Tensor) -> torch.Tensor:
         return 1 / (1 + s)

@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
-from cartograd.embedding.entropic_input import EntropicInput
+from cartograd.embedding.entropic_sampled import EntropicSampled
 from cartograd.embedding.forces.edges import EdgeBlocks
-from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
 from cartograd.embedding.parametric import Parametric
 from cartograd.embedding.sampled_forces import push_both_ends
+from cartograd.embedding.sampled_rows import Kind
 
 
 @dataclass(eq=False, repr=False)
-class LargeVis(EntropicInput, NegativeSamplingNeighborEmbedding, Parametric):
+class LargeVis(EntropicSampled, Parametric):
     r"""LargeVis (Tang, Liu, Zhang and Mei, 2016).
 
     .. math:: \min_Z \; -\lambda \sum_{ij} P_{ij} \log p_{ij}
@@ -62,6 +62,12 @@ class LargeVis(EntropicInput, NegativeSamplingNeighborEmbedding, Parametric):
     scheduler: Any = "LinearLR"
     affinity_in: Any = field(default=None, init=False)
 
+    def _kind(self) -> Kind:
+        return Kind(c=2.0, contrast=False, count=int(self.n_negatives or 0))
+
+    def _usual(self) -> type:
+        return LargeVis
+
     def _compute_attractive_loss(self) -> Any:
         P, Z = self.affinity_in_, self.embedding_
         s = ((Z[P.rows()] - Z[P.indices]) ** 2).sum(1)
@@ -72,7 +78,7 @@ class LargeVis(EntropicInput, NegativeSamplingNeighborEmbedding, Parametric):
         return (torch.log(2 + s) - torch.log1p(s)).sum() / len(s)
 
     def _compute_attractive_gradients(self) -> torch.Tensor:
-        if self._step == 0:
+        if "_blocks" not in vars(self):
             self._blocks = EdgeBlocks.of(self.affinity_in_)
         return self._blocks.pull(self._layout, self._pull)
 
@@ -84,9 +90,6 @@ class LargeVis(EntropicInput, NegativeSamplingNeighborEmbedding, Parametric):
 
     def _batch_repulsion(self, s: Any) -> Any:
         return (torch.log(2 + s) - torch.log1p(s)).sum(1).mean()
-
-    def _buffers(self) -> tuple[str, ...]:
-        return (*super()._buffers(), "_blocks")
 
     def _pull(self, s: torch.Tensor) -> torch.Tensor:
         return 1 / (2 + s)

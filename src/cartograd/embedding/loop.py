@@ -14,6 +14,7 @@ from cartograd.embedding.optimisers import (
     optimiser_class,
     optimiser_options,
 )
+from cartograd.embedding.resuming import kept
 from cartograd.errors import DivergedError
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def begin_phase(model: AffinityMatcher, steps: int) -> None:
     chosen = optimiser_class(model.optimizer)
     model.lr_ = model._rate_of_phase(chosen, exaggeration)
     options = optimiser_options(model.optimizer_kwargs, chosen, exaggeration)
-    model.optimizer_ = make_optimiser(model.optimizer, [model._layout], model.lr_, options)
+    model._moved = model._layout[model._own_rows()] if model._bounds else model._layout
+    model.optimizer_ = make_optimiser(model.optimizer, [model._moved], model.lr_, options)
     model.scheduler_ = make_scheduler(model.scheduler, model.optimizer_, model.scheduler_kwargs, steps)
 
 
@@ -34,8 +36,10 @@ def run(model: AffinityMatcher) -> None:
     """All steps of the fit of `model`, whose `_layout` holds the starting points and is moved in place."""
     bar = _bar(model)
     try:
-        while model.n_iter_ < model.max_iter and not _step(model, bar):
-            pass
+        with kept(model) as keeper:
+            over = keeper.over
+            while not over and model.n_iter_ < model.max_iter:
+                over = keeper.after_step(not _leap(model, bar) and _step(model, bar))
     except KeyboardInterrupt:
         warnings.warn(
             f"interrupted after {model.n_iter_} of {model.max_iter} steps: the map is what was reached by then",
@@ -46,24 +50,79 @@ def run(model: AffinityMatcher) -> None:
         bar.close()
 
 
+def _leap(model: AffinityMatcher, bar: Any) -> bool:
+    """The steps before the next that is watched, all at once, where the method has a way to take them.
+
+    That is ``model._many_steps()``: None, or a function of the first step and the learning rates of all, which moves
+    the layout in place and keeps `n_iter_`. False where no step was taken.
+    """
+    first, prepare = model.n_iter_, getattr(model, "_many_steps", None)
+    count = _until_watched(model, first)
+    if prepare is None or count < 1:
+        return False
+    take = prepare(first)
+    if take is None:
+        return False
+    before = model._layout.clone()
+    take(first, _learning_rates(model, count))
+    if not math.isfinite(float(model._layout.sum())):
+        message = (
+            f"the map left all bounds between steps {first} and {model.n_iter_}: use a smaller lr than {model.lr_:g}"
+        )
+        raise DivergedError(message, model._shown(before))
+    bar.update(count)
+    return True
+
+
+def _until_watched(model: AffinityMatcher, step: int) -> int:
+    """How many steps there are before one that is watched or that begins a phase of its own."""
+    interval = model.check_interval
+    watched = min(step // interval * interval + interval, model.max_iter) - 1
+    exaggerated = getattr(model, "early_exaggeration_iter", None) or 0
+    stop = min(watched, exaggerated) if step < exaggerated else watched
+    if model.checkpoint_dir is not None:
+        stop = min(stop, step + model.checkpoint_every - step % model.checkpoint_every)
+    return stop - step
+
+
+def _learning_rates(model: AffinityMatcher, count: int) -> list[float]:
+    """The learning rates of the next steps; the optimiser, which has no gradient and so moves nothing, and the
+    schedule are where they would be after them.
+    """
+    model._moved.grad = None
+    rates = []
+    for _ in range(count):
+        rates.append(float(model.optimizer_.param_groups[0]["lr"]))
+        model.optimizer_.step()
+        if model.scheduler_ is not None:
+            model.scheduler_.step()
+    return rates
+
+
 def _step(model: AffinityMatcher, bar: Any) -> bool:
     """One step; True where the fit is over before its time."""
     step = model.n_iter_
     model._before_step(step)
     model.on_training_step_start()
     gradient = model._gradient()
+    if model._bounds:
+        gradient = gradient[model._own_rows()].contiguous()
     watched = (step + 1) % model.check_interval == 0 or step + 1 == model.max_iter
     if (watched or gradient.device.type == "cpu") and not math.isfinite(float(gradient.sum())):
         raise diverged(model, gradient)
-    model._layout.grad = gradient
-    loss = model._loss_now() if watched else None
+    model._moved.grad = gradient
+    loss = model._over_all(model._loss_now(), "losses") if watched else None
     model.optimizer_.step()
     if model.scheduler_ is not None:
         model.scheduler_.step()
+    model._share_layout()
     model.on_training_step_end()
     model.n_iter_ = step + 1
     bar.update()
-    return watched and _look(model, float(torch.linalg.vector_norm(gradient)), loss, bar)
+    if not watched:
+        return False
+    norm = math.sqrt(model._over_all(float(torch.linalg.vector_norm(gradient)) ** 2, "squares of the gradient"))
+    return _look(model, norm, loss, bar)
 
 
 def _look(model: AffinityMatcher, norm: float, loss: float | None, bar: Any) -> bool:
@@ -72,6 +131,8 @@ def _look(model: AffinityMatcher, norm: float, loss: float | None, bar: Any) -> 
     model.loss_.append(loss)
     bar.set_postfix_str(f"loss {loss:.4g}", refresh=False)
     stop = [callback(model.n_iter_, model._shown(model._layout), loss) for callback in model.callbacks or ()]
+    if model._ranks is not None:
+        stop = [bool(one) for (one,) in model._ranks.agree("callbacks", int(any(one is True for one in stop)))]
     if norm < model.min_grad_norm and model._may_stop():
         return True
     return any(answer is True for answer in stop)
@@ -95,7 +156,7 @@ def diverged(model: AffinityMatcher, gradient: torch.Tensor) -> DivergedError:
 class _NoBar:
     """Stands in for a progress bar where none is wanted: the import of one costs more than a small fit."""
 
-    def update(self) -> None: ...
+    def update(self, count: int = 1) -> None: ...
 
     def set_postfix_str(self, text: str, refresh: bool = True) -> None: ...
 

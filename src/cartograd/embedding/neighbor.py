@@ -16,9 +16,10 @@ from cartograd.embedding.base import AffinityMatcher
 from cartograd.embedding.memory import graph_bytes
 from cartograd.embedding.neighbourhood import FARTHEST, Neighbourhood, found_or_given
 from cartograd.embedding.placement import fixed_sample, mean_of_neighbours, ordered_sum, refine
+from cartograd.embedding.sharing import own_neighbourhood
 from cartograd.embedding.source import Source
 from cartograd.engine import Tensor, no_grad
-from cartograd.errors import OptionError, UnsupportedError
+from cartograd.errors import OptionError
 from cartograd.neighbors.intake import Given
 from cartograd.neighbors.rows import Rows
 
@@ -47,8 +48,9 @@ class NeighborEmbedding(AffinityMatcher):
         Methods use the distance or its square as their papers do, whichever is named.
     precomputed_knn : tuple, default=None
         Neighbours found before: indices (n, k) and distances (n, k), not squared.
-    distributed : bool or "auto", default="auto"
-        Whether several processes share the work; "auto": where they have been started.
+    distributed : bool or str, default="auto"
+        Whether several processes share the work; "auto": where ``torchrun`` has started them. Each is given all rows,
+        or its own ones, which are told apart by whether all have the same; "sharded" says that each has its own.
     learning_rate : float or "auto", default=None
         Another name of `lr`.
     early_exaggeration : float, default=None
@@ -91,9 +93,6 @@ class NeighborEmbedding(AffinityMatcher):
         checks.count(self.early_exaggeration_iter or 0, "early_exaggeration_iter", 0)
         checks.number(self.repulsion_strength, "repulsion_strength", 0.0)
         check_source(self.metric, "auto" if self.backend is None else self.backend)
-        checks.choice(self.distributed, "distributed", ("auto", False, True))
-        if self.distributed is True:
-            raise UnsupportedError("distributed=True: maps are made by one process for now; use distributed='auto'")
 
     def _check_data(self, given: Given, y: Any) -> None:
         super()._check_data(given, y)
@@ -116,6 +115,9 @@ class NeighborEmbedding(AffinityMatcher):
         """The k nearest rows of each, searched or given, with the time it took in the report."""
         with self.report_.phase("search"):
             found = found_or_given(self.precomputed_knn, source.n, k)
+            if self._bounds is not None:
+                self._near = own_neighbourhood(self, source, k, found)
+                return self._near
             if found is None:
                 found = source.neighbours(k, self.backend, self._seed, self.verbose)
             self._near = Neighbourhood.of(*found)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from cartograd.affinity import checks
+from cartograd.embedding.quick_optimiser import quick
 from cartograd.errors import OptionError, UnsupportedError
 
 MOMENTUM = 0.8
@@ -64,7 +65,7 @@ def make_optimiser(
     """The optimiser of the parameters, with a clear error where it does not know an option."""
     chosen = optimiser_class(optimizer)
     try:
-        return chosen(parameters, lr=lr, **options)  # type: ignore[call-arg]
+        return quick(chosen, parameters, {"lr": lr, **options})
     except TypeError as error:
         raise UnsupportedError(f"optimizer_kwargs={options} do not fit {chosen.__name__}: {error}") from None
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 
 from cartograd.affinity import PACMAPAffinity, checks, far_pairs, mid_near_pairs
 from cartograd.affinity.pacmap import EXTRA_CANDIDATES
+from cartograd.embedding import pair_rows
+from cartograd.embedding.kernel_rows import inherited, served
 from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
 from cartograd.embedding.neighbourhood import found_or_given
 from cartograd.embedding.pair_forces import Pairs
+from cartograd.embedding.pair_rows import PairRows
 from cartograd.embedding.parametric import Parametric
 from cartograd.embedding.parametric_batches import Objective, PairObjective
 from cartograd.embedding.reduction import DIMENSIONS, reduced
 from cartograd.embedding.sampling import Complement
 from cartograd.embedding.source import TRUE_DISTANCE, Source, searchable
 from cartograd.errors import OptionError
+from cartograd.kernels import cpu
 from cartograd.neighbors import Graph
 from cartograd.neighbors.rows import Rows
 
@@ -27,7 +32,13 @@ NEAR, MID, FAR = (10.0, 11.0), (1e4, 10001.0), (1.0, 2.0)
 FIRST_MID_WEIGHT = 1000.0
 PULL_ON_NEW = 6.0
 """The weights of a new row's near pairs, together: a step of size 1 then leads about to where they meet."""
-KEPT_FOR_FIT = ("_pairs", "near_indices_", "mid_near_indices_", "_searched_in", "_reduction")
+KEPT_FOR_FIT = ("_pairs", "_rows", "_reciprocals", "near_indices_", "mid_near_indices_", "_searched_in", "_reduction")
+
+FORCES = (
+    "_gradient _compute_loss _compute_attractive_loss _compute_repulsive_loss _compute_attractive_gradients "
+    "_compute_repulsive_gradients _loss_now"
+).split()
+"""Methods that make up the layout: a subclass that writes one anew is laid out by torch."""
 
 
 def phase_weights(step: int, iter_per_phase: int) -> tuple[float, float, float]:
@@ -148,6 +159,9 @@ class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
         """The graph of near pairs; all three kinds are drawn here, once."""
         near, mid, far = fitting_pairs(source.n, *self._counts())
         self._searched_in, self._reduction = source, None
+        self._by_kernel = self._served(source)
+        if self._by_kernel:
+            cpu.prepare(pair_rows.MODULE)  # while the search is at work
         if self.precomputed_knn is None:
             with self.report_.phase("reduction"):
                 self._searched_in, self._reduction = reduced(source, self._seed)
@@ -158,9 +172,26 @@ class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
             self.mid_near_indices_ = self._mid_near(self._searched_in, mid)
             self.neg_indices_ = self._far(far)
             dtype = self._precision(source)
-            kinds = (self.near_indices_, self.mid_near_indices_, self.neg_indices_)
-            self._pairs = [Pairs.of(others, dtype) for others in kinds]
             return Graph.from_knn(self.near_indices_, torch.ones_like(self.near_indices_, dtype=dtype))
+
+    def _served(self, source: Source) -> bool:
+        """Whether the kernel for the CPU can lay out these rows: the forces are those it knows."""
+        usual = self._has_closed_form() and inherited(type(self), PACMAP, FORCES)
+        size = served(source.n, self.n_components, self._precision(source), source.rows.device)
+        return size and usual and self.encoder is None and self._bounds is None
+
+    def _kinds(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return self.near_indices_, self.mid_near_indices_, self.neg_indices_
+
+    @cached_property
+    def _rows(self) -> PairRows | None:
+        """The pairs as the kernel takes them; None where torch makes the map."""
+        return PairRows(self._kinds()) if self._by_kernel and cpu.usable() else None
+
+    @cached_property
+    def _pairs(self) -> list[Pairs]:
+        """The pairs as torch takes them."""
+        return [Pairs.of(others, self._layout.dtype) for others in self._kinds()]
 
     def _candidates(self, n: int, near: int) -> int:
         """How many nearest rows are looked at: all that were given, where some were."""
@@ -215,6 +246,24 @@ class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
 
     def _compute_repulsive_gradients(self) -> torch.Tensor:
         return self._pairs[2].gradient(self._layout, -self.weights_[2] * FAR[0], FAR[1])
+
+    def _gradient(self) -> torch.Tensor:
+        if self._rows is None:
+            return super()._gradient()
+        near, mid, far = self.weights_
+        pull, push = self.early_exaggeration_coeff_, self.repulsion_strength
+        forces = (near * NEAR[0] * pull, NEAR[1]), (mid * MID[0] * pull, MID[1]), (-far * FAR[0] * push, FAR[1])
+        gradient, self._reciprocals = self._rows.gradient(self._layout, forces)
+        return gradient
+
+    def _loss_now(self) -> float:
+        if self._rows is None:
+            return super()._loss_now()
+        near, mid, far = self.weights_
+        inverse = self._reciprocals  # of the same layout: the gradient comes first
+        loss = near * (self.near_indices_.numel() - NEAR[0] * inverse[0])
+        loss += mid * (self.mid_near_indices_.numel() - MID[0] * inverse[1])
+        return loss + self.repulsion_strength * far * FAR[0] * inverse[2]
 
     # with an encoder
 

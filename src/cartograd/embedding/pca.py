@@ -12,6 +12,7 @@ from cartograd.embedding.covariance import sum_of_squares
 from cartograd.embedding.estimator import at_least_two_rows
 from cartograd.embedding.moments import is_shared, moments, over_processes, spectrum_of
 from cartograd.embedding.projection import Projection, checked_components, product
+from cartograd.embedding.quick_scores import quickly
 from cartograd.embedding.singular import check_driver, leading
 from cartograd.embedding.spectrum import Spectrum
 from cartograd.neighbors.intake import Given
@@ -146,6 +147,9 @@ def principal_scores(rows: Rows, n_components: int, seed: int) -> torch.Tensor:
     """
     wanted = min(n_components, rows.count, rows.width)
     with all_cores(rows.device):
-        found = leading(rows, wanted, seed, START_TOLERANCE)
-        scores = product(found.data, found.directions.T) / found.data.scale
+        found = quickly(rows, wanted, seed, START_TOLERANCE)
+        if found is not None:
+            return torch.nn.functional.pad(found, (0, n_components - wanted))
+        exact = leading(rows, wanted, seed, START_TOLERANCE)
+        scores = product(exact.data, exact.directions.T) / exact.data.scale
     return torch.nn.functional.pad(scores, (0, n_components - wanted))

@@ -162,7 +162,12 @@ def refine(
         rows = slice(start, min(start + piece, len(Z)))
         z = Z[rows].clone()
         gradient = forces(rows)
-        for step in range(steps):
-            z -= rate * (1 - step / steps) * gradient(z, step)
+        for step, length in enumerate(step_lengths(steps, rate)):
+            z -= length * gradient(z, step)
         done.append(z)
     return torch.cat(done)
+
+
+def step_lengths(steps: int, rate: float) -> list[float]:
+    r"""The rates of a descent that ends gently: :math:`r (1 - t / T)`, t from 0."""
+    return [rate * (1 - step / steps) for step in range(steps)]

@@ -12,7 +12,9 @@ import torch
 from cartograd.affinity.data import MetricLike, not_negative, plain
 from cartograd.embedding.rowkeys import Distinct, Register, distinct_rows, row_keys
 from cartograd.neighbors import search
+from cartograd.neighbors.query_cells import QueryCells
 from cartograd.neighbors.rows import FileRows, Rows, SparseRows, TensorRows
+from cartograd.neighbors.searching import EXACT_UP_TO, EXACT_UP_TO_ON_GPU
 from cartograd.neighbors.tiles import tile_rows
 
 TRUE_DISTANCE = {"sqeuclidean": "euclidean", "sqhyperbolic": "sqhyperbolic"}
@@ -53,8 +55,30 @@ class Source:
         return _distances(self, None, k, backend, seed, verbose)
 
     def neighbours_of(self, rows: Rows, k: int, backend: Any, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The k nearest of these rows to each of other rows, and their distances."""
-        return _distances(self, rows, k, backend, seed, False)
+        """The k nearest of these rows to each of other rows, and their distances.
+
+        What a row gets does not depend on how many are asked with it: few rows are searched exactly, many by cells.
+        """
+        if backend not in (None, "auto") or not isinstance(rows, TensorRows):
+            return _distances(self, rows, k, backend, seed, False)
+        if self._has_cells() and rows.dtype == self.rows.dtype:
+            return self._cells(k, seed).nearest(rows.data, k)
+        few = self.n <= (EXACT_UP_TO if self.rows.device.type == "cpu" else EXACT_UP_TO_ON_GPU)
+        return _distances(self, rows, k, "exact" if few else backend, seed, False)
+
+    def _has_cells(self) -> bool:
+        """Whether new rows are searched by cells: for many dense rows of moderate size, and Euclidean distances."""
+        moderate = 1e-6 < self.largest < 1e6
+        many = self.n > (EXACT_UP_TO if self.rows.device.type == "cpu" else EXACT_UP_TO_ON_GPU)
+        return many and moderate and self.metric in ("sqeuclidean", "euclidean") and isinstance(self.rows, TensorRows)
+
+    def _cells(self, k: int, seed: int) -> QueryCells:
+        """The cells of these rows, made when first asked for; not a part of what is saved."""
+        made: dict[tuple[int, int], QueryCells] = vars(self).setdefault("_made", {})
+        if (k, seed) not in made:
+            made.clear()
+            made[k, seed] = QueryCells(searchable(self.rows), k, seed)
+        return made[k, seed]
 
 
 def make_source(rows: Rows, metric: MetricLike, merge: bool) -> Source:

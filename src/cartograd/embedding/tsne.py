@@ -10,14 +10,22 @@ import torch
 
 from cartograd.affinity import checks
 from cartograd.embedding.entropic_input import EntropicInput
+from cartograd.embedding.forces import compiled, compiled_edges
 from cartograd.embedding.forces.choice import choose
+from cartograd.embedding.forces.compiled_edges import CompiledEdges
 from cartograd.embedding.forces.edges import EdgeBlocks, tsne_attraction, tsne_attraction_loss
 from cartograd.embedding.forces.exact import tsne_repulsion
-from cartograd.embedding.forces.fft import FFTRepulsion
+from cartograd.embedding.forces.fft import FFTRepulsion, by_kernels
+from cartograd.embedding.gains import DescentWithGains
+from cartograd.embedding.kernel_rows import served
+from cartograd.embedding.optimisers import make_optimiser, make_scheduler
 from cartograd.embedding.pairs import off_diagonal_distances
 from cartograd.embedding.parametric import Parametric
 from cartograd.embedding.placement import mean_of_neighbours, refine
+from cartograd.embedding.source import Source
 from cartograd.errors import OptionError
+from cartograd.kernels import cpu
+from cartograd.neighbors import Graph
 
 
 @dataclass(eq=False, repr=False)
@@ -28,7 +36,8 @@ class TSNE(EntropicInput, Parametric):
         \qquad s_{ij} = |z_i - z_j|^2
 
     which is the Kullback-Leibler divergence of P and Student's Q, up to a constant. P is the symmetric entropic
-    affinity. When early exaggeration is over the learning rate and the momentum change with it.
+    affinity. When early exaggeration is over the learning rate and the momentum change with it. Where `lr` and
+    `optimizer_kwargs` are "auto", each coordinate has a gain besides, which rises as long as it goes on downhill.
 
     Parameters
     ----------
@@ -82,6 +91,11 @@ class TSNE(EntropicInput, Parametric):
                 f"method='fft' draws maps of 1 to 3 dimensions, got n_components={self.n_components}; use 'exact'"
             )
 
+    def _affinity(self, source: Source, y: Any) -> Graph:
+        if self.encoder is None and served(source.n, self.n_components, self._precision(source), source.rows.device):
+            cpu.prepare(compiled_edges.MODULE, compiled.MODULE)  # while the search is at work
+        return super()._affinity(source, y)
+
     def _optimise(self) -> None:
         if self.encoder is not None:
             self.__dict__.pop("kl_divergence_", None)  # of an earlier fit
@@ -91,11 +105,25 @@ class TSNE(EntropicInput, Parametric):
         chosen = choose(n, c) if self.method == "auto" else self.method
         self.report_["repulsion"] = chosen
         self._repulsion = FFTRepulsion() if chosen == "fft" else tsne_repulsion
-        self._blocks = EdgeBlocks.of(self.affinity_in_)
+        edges = CompiledEdges if by_kernels(self._layout) else EdgeBlocks.of
+        self._blocks = edges(self.affinity_in_)
         P = self.affinity_in_.weights.to(torch.float64)
         self._entropy = float(torch.xlogy(P, P).sum())
         super()._optimise()
         self.kl_divergence_ = self.loss_[-1] if self.loss_ else float("nan")
+
+    def _before_step(self, step: int) -> None:
+        super()._before_step(step)
+        optimiser = vars(self)["optimizer_"]
+        if type(optimiser) is torch.optim.SGD and not optimiser.state and self._has_gains():  # a phase begins
+            momentum = {"momentum": optimiser.param_groups[0]["momentum"]}
+            self.optimizer_ = make_optimiser(DescentWithGains, [self._layout], self.lr_, momentum)
+            steps = self._phase_length(step)
+            self.scheduler_ = make_scheduler(self.scheduler, self.optimizer_, self.scheduler_kwargs, steps)
+
+    def _has_gains(self) -> bool:
+        """Whether all about the descent is left to this class, and the loss is its own."""
+        return self._learning_rate() == "auto" and self.optimizer_kwargs == "auto" and self._has_closed_form()
 
     def _compute_attractive_loss(self) -> Any:
         P, Z = self.affinity_in_, self.embedding_
@@ -105,7 +133,10 @@ class TSNE(EntropicInput, Parametric):
         return torch.log((1 / (1 + off_diagonal_distances(self.embedding_))).sum())
 
     def _compute_attractive_gradients(self) -> torch.Tensor:
-        return tsne_attraction(self._layout, self._blocks)
+        edges = self._blocks
+        return (
+            edges.attraction(self._layout) if isinstance(edges, CompiledEdges) else tsne_attraction(self._layout, edges)
+        )
 
     def _compute_repulsive_gradients(self) -> torch.Tensor:
         gradient, self._pairs_sum = self._repulsion(self._layout)
@@ -115,7 +146,8 @@ class TSNE(EntropicInput, Parametric):
         """The divergence, exaggeration left out."""
         if not self._has_closed_form():
             return self._entropy + super()._loss_now()
-        attraction = float(tsne_attraction_loss(self._layout, self._blocks))
+        edges, Z = self._blocks, self._layout
+        attraction = float(edges.loss(Z) if isinstance(edges, CompiledEdges) else tsne_attraction_loss(Z, edges))
         return self._entropy + attraction + self.repulsion_strength * float(torch.log(self._pairs_sum))
 
     def _batch_attraction(self, s: Any) -> Any:

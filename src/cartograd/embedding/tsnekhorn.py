@@ -148,6 +148,12 @@ class TSNEkhorn(EntropicInput):
             self._kernel = StudentKernel(self._layout)
         return self._kernel
 
+    def _carried(self) -> dict[str, torch.Tensor]:
+        return {"scaling": self._unrolled if self.unrolling else self._scaling}
+
+    def _carry_on(self, kept: dict[str, torch.Tensor]) -> None:
+        self._scaling = self._unrolled = kept["scaling"].to(self._layout)
+
     def _buffers(self) -> tuple[str, ...]:
         return (*super()._buffers(), "_scaling", "_unrolled", "_kernel", "_blocks")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,20 +15,31 @@ from sklearn.utils.validation import check_is_fitted
 from cartograd.affinity import UMAPAffinity, checks
 from cartograd.affinity.counter import stream
 from cartograd.affinity.fuzzy import memberships, smooth_distances
+from cartograd.embedding import umap_placing, umap_rows
 from cartograd.embedding.edge_clock import Piece, clock
 from cartograd.embedding.inverse import rows_at
+from cartograd.embedding.kernel_rows import HOOKS, inherited, plain_descent, served
 from cartograd.embedding.labels import intersected, known_labels
 from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
 from cartograd.embedding.neighbourhood import fitting_neighbours
 from cartograd.embedding.parametric import Parametric
-from cartograd.embedding.placement import mean_of_neighbours, ordered_sum, own_draws, refine
+from cartograd.embedding.placement import mean_of_neighbours, ordered_sum, own_draws, refine, step_lengths
+from cartograd.embedding.sharing import own_edges, own_memberships
 from cartograd.embedding.source import Source
 from cartograd.embedding.umap_curve import fit_curve
 from cartograd.embedding.umap_forces import CLIP, SOFTENING, attraction, repulsion
+from cartograd.embedding.umap_rows import Forces, UmapRows
 from cartograd.errors import InputError, OptionError
+from cartograd.kernels import cpu
 from cartograd.neighbors import Graph, validate
 from cartograd.neighbors.intake import Given, intake
 from cartograd.neighbors.workers import all_cores, spread
+
+FORCES = (
+    "_gradient _draw _negatives _pulled _pushed _acting_pairs _compute_loss _compute_attractive_loss "
+    "_compute_repulsive_loss _compute_attractive_gradients _compute_repulsive_gradients _allowed _loss_now"
+).split()
+"""Methods that make up the layout: a subclass that writes one anew is laid out by torch."""
 
 
 @dataclass(eq=False, repr=False)
@@ -138,18 +150,55 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
 
     def _affinity(self, source: Source, y: Any) -> Graph:
         k = fitting_neighbours(self.n_neighbors, source.n, with_self=True)
+        self._by_kernel = self._served(source)
+        if self._by_kernel:
+            cpu.prepare(umap_rows.MODULE)  # while the search is at work
         near = self._neighbourhood(source, k - 1)
         with self.report_.phase("affinities"):
-            affinity = UMAPAffinity(k, self.local_connectivity, self.set_op_mix_ratio)
-            graph = affinity(None, knn=(near.indices, near.distances))
+            mix = float(self.set_op_mix_ratio)
+            if self._bounds is not None:
+                graph = own_memberships(self, near, float(self.local_connectivity), mix)
+            else:
+                affinity = UMAPAffinity(k, self.local_connectivity, mix)
+                graph = affinity(None, knn=(near.indices, near.distances))
             if self._labels is not None:
                 graph = intersected(graph, self._labels, self.target_weight)
             self.a_, self.b_ = (self.a, self.b) if self.a and self.b else fit_curve(self.min_dist, self.spread)
-            self._pieces = clock(graph, self.max_iter)
             return graph
 
+    def _served(self, source: Source) -> bool:
+        """Whether the kernel for the CPU can lay out these rows: the forces are those it knows."""
+        usual = self._has_closed_form() and inherited(type(self), UMAP, FORCES)
+        changed = self.discard_NNs or self.compile or self.encoder is not None
+        size = served(source.n, self.n_components, self._precision(source), source.rows.device)
+        return size and usual and not changed
+
+    @cached_property
+    def _rows(self) -> UmapRows | None:
+        """The edges as the kernel takes them; None where torch makes the map."""
+        if not (self._by_kernel and cpu.usable()):
+            return None
+        return UmapRows(self.affinity_in_, self.max_iter, own_edges(self, self.affinity_in_))
+
+    @cached_property
+    def _pieces(self) -> list[Piece]:
+        """The edges as torch takes them."""
+        part = own_edges(self, self.affinity_in_)
+        if part is None:
+            return clock(self.affinity_in_, self.max_iter)
+        pieces = clock(self.affinity_in_, self.max_iter, part.largest)
+        before = part.edges_before(sum(len(piece.rows) for piece in pieces))
+        return [replace(piece, first=piece.first + before) for piece in pieces]
+
+    def _owns_rows(self) -> bool:
+        return self.encoder is None and self._labels is None and self._has_closed_form()
+
+    def _forces(self) -> Forces:
+        pull, push = self.early_exaggeration_coeff_, float(self.repulsion_strength)
+        return Forces(self._seed, self._rate(), self.a_, self.b_, pull, push)
+
     def _buffers(self) -> tuple[str, ...]:
-        return (*super()._buffers(), "_pieces", "_labels", "_attraction", "_repulsion")
+        return (*super()._buffers(), "_rows", "_pieces", "_labels", "_attraction", "_repulsion")
 
     def _optimise(self) -> None:
         self._attraction, self._repulsion = self._compiled(attraction), self._compiled(repulsion)
@@ -213,7 +262,30 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
             return pulled.add_(self._pushed(piece, edges, float(self.repulsion_strength)))
 
         with torch.no_grad():
+            if self._rows is not None:
+                return self._rows.gradient(self._layout, self._step, self._forces())
             return torch.cat(list(spread(both, self._pieces)))
+
+    def _many_steps(self, first: int) -> Callable[[int, Sequence[float]], None] | None:
+        """Steps in which nobody looks in, by the kernel."""
+        if self._rows is None or not inherited(type(self), UMAP, HOOKS):
+            return None
+        self._before_step(first)
+        return self._take if plain_descent(self.optimizer_) else None
+
+    def _take(self, first: int, rates: Sequence[float]) -> None:
+        assert self._rows is not None
+
+        def reached(steps: int, places: torch.Tensor) -> None:
+            self.n_iter_, self._layout = steps, places  # also where the next step is interrupted
+
+        self._rows.advance(self._layout, first, rates, self._forces(), reached)
+
+    def _loss_now(self) -> float:
+        if self._rows is None:
+            return super()._loss_now()
+        attraction, repulsion = self._rows.losses(self._layout, self._step, self._forces())
+        return attraction + self.repulsion_strength * repulsion
 
     # with an encoder: -log q and -log(1 - q) are softplus of x and of -x, x = log a + b log s
 
@@ -277,4 +349,8 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
         Z = mean_of_neighbours(fitted.places, indices, weights)
         steps = 100 if fitted.source.n <= 10_000 else 30
         lr = self._learning_rate()
-        return refine(Z, forces, (indices.shape[1] + count) * c, steps, rate=0.25 * (1.0 if lr == "auto" else lr))
+        rate = 0.25 * (1.0 if lr == "auto" else lr)
+        if umap_placing.by_kernel(fitted, weights):
+            descent = umap_placing.Descent(a, b, strength, count, step_lengths(steps, rate))
+            return umap_placing.settled(Z, fitted, indices, weights, share_of_draw[:, 0], keys, descent)
+        return refine(Z, forces, (indices.shape[1] + count) * c, steps, rate)

@@ -14,12 +14,19 @@ import torch
 
 CLIP = 4.0
 SOFTENING = 1e-3
+REGISTERS = 64
+"""Numbers in a whole number of vector registers."""
+
+
+def _power(s: torch.Tensor, b: float) -> torch.Tensor:
+    """s^b. At an odd end of an array powers round otherwise: it is filled up, so that no pair is at one."""
+    return (torch.nn.functional.pad(s, (0, -len(s) % REGISTERS)) ** b)[: len(s)]
 
 
 def attraction(apart: torch.Tensor, a: float, b: float, clip: float = CLIP) -> torch.Tensor:
     """Gradients of the attraction of pairs with these differences (m, c)."""
     s = apart.square().sum(1)
-    power = s**b
+    power = _power(s, b)
     slope = torch.where(s > 0, 2 * a * b * power / (s * (1 + a * power)), 0.0)
     return (slope[:, None] * apart).clamp_(-clip, clip)
 
@@ -37,6 +44,6 @@ def repulsion(
     They are multiplied by the strength before they are clipped: a strong repulsion reaches farther, and does not burst.
     """
     s = apart.square().sum(1)
-    slope = 2 * b * strength / ((softening + s) * (1 + a * s**b))
+    slope = 2 * b * strength / ((softening + s) * (1 + a * _power(s, b)))
     slope = torch.where(s > 0, slope, 0.0)
     return -(slope[:, None] * apart).clamp_(-clip, clip)

@@ -1,5 +1,7 @@
 """The autodiff engine. It knows no op by name."""
 
+import importlib
+
 from cartograd.engine import functions as functions
 from cartograd.engine import methods as methods
 from cartograd.engine.backward import backward as backward
@@ -33,3 +35,5 @@ from cartograd.engine.saved_hooks import offload_to_cpu as offload_to_cpu
 from cartograd.engine.saved_hooks import saved_tensors_hooks as saved_tensors_hooks
 from cartograd.engine.tensor import Tensor as Tensor
 from cartograd.engine.tensor import tensor as tensor
+
+importlib.import_module("cartograd.ops")  # whoever has the engine has gradients: the ops make themselves known to it

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import torch
 
+from cartograd.neighbors import fused
 from cartograd.neighbors.best import SPARE, Best, lowest_by_id
 from cartograd.neighbors.distances import Metric
 from cartograd.neighbors.lists import Entries, Lists
@@ -57,7 +58,10 @@ def search_exactly(
     """
     if metric.slack is None:
         return search_carefully(data, k, metric, queries, own, verbose)
-    ids, raw, doubtful = search_fast(data, k, metric, queries, own, verbose)
+    if fused.serves(data, k, metric, queries):
+        ids, raw, doubtful = fused.search_fused(data, k, queries, own)
+    else:
+        ids, raw, doubtful = search_fast(data, k, metric, queries, own, verbose)
     if len(doubtful):
         again = PickedRows(data if queries is None else queries, doubtful)
         found = search_carefully(data, k, metric, again, None if own is None else own[doubtful], verbose)

@@ -295,7 +295,8 @@ def _(make: Any) -> Any:
 @primitive("masked_select", broadcasts=True, extra="constant")
 def masked_select(input: Tensor, mask: Tensor) -> Any:
     """The elements where `mask` is true, in order, as a vector.   d/dinput = g, placed into zeros"""
-    return torch.masked_select(input, mask), torch.broadcast_shapes(input.shape, mask.shape)
+    shape = input.shape if input.shape == mask.shape else torch.broadcast_shapes(input.shape, mask.shape)
+    return torch.masked_select(input, mask), shape
 
 
 @masked_select.vjp("input")

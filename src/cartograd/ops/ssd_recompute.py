@@ -3,6 +3,8 @@
 The equations of the forward are in `ssd_chunks`. Letters: b batch, g groups, k heads of a group, i rows of queries and
 j rows of keys (step and rank in one, the rank fastest), p channels of a value, r channels of the state. Keys and
 queries of a group are shared by its heads and never copied: their scores are computed once.
+
+On a GPU, kernels do the same where they can (`ssd_gpu`).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from torch import Tensor
 
 from cartograd.engine.primitive import primitive
 from cartograd.ops.ssd_chunks import composed_ssd, segment_sums, working_dtype
+from cartograd.ops.ssd_gpu import gpu_kernels
 
 
 class Chunk(NamedTuple):
@@ -42,6 +45,9 @@ def ssd(v: Tensor, da: Tensor, B: Tensor, C: Tensor, initial_state: Tensor | Non
 
         dda_l = sum over k >= l in the chunk of dc_k, plus <G, H_next>.
     """
+    kernels = gpu_kernels(v, da, B, C, initial_state)
+    if kernels is not None:
+        return kernels.forward(v, da, B, C, initial_state)
     with full_precision(v):
         state = first_state(v, B, initial_state, working_dtype(v, da, B, C, initial_state))
         y = v.new_empty(*v.shape[:3], C.shape[3], *v.shape[4:])
@@ -55,6 +61,10 @@ def ssd(v: Tensor, da: Tensor, B: Tensor, C: Tensor, initial_state: Tensor | Non
 
 @ssd.vjp("v", "da", "B", "C", "initial_state")
 def _(g: Any, v: Tensor, da: Tensor, B: Tensor, C: Tensor, initial_state: Tensor | None) -> Any:
+    kernels = gpu_kernels(v, da, B, C, initial_state)
+    if kernels is not None:
+        *found, dfirst = kernels.backward(*g, v, da, B, C, initial_state)
+        return *found, None if initial_state is None else dfirst.to(initial_state.dtype)
     with full_precision(v):
         dtype, groups = working_dtype(v, da, B, C, initial_state), B.shape[4]
         dv, dda, dB, dC = (torch.empty_like(one) for one in (v, da, B, C))

@@ -5,25 +5,38 @@ their gradient: :math:`\sum_j w(x - z_j)^2 (x - z_j) = -\frac12 \nabla \phi(x)`.
 over a regular grid and convolved once with w; potential and slope are read off. (Linderman et al., 2019, convolve
 each coordinate with :math:`w^2` besides, and interpolate by polynomials in boxes.) With splines of order 5 and nodes
 0.2 apart the error of the repulsion stays below 1e-3 of its norm for points spread evenly, in clusters, close together
-and far apart.
+and far apart. Large maps in the plane go through `cartograd.embedding.forces.compiled`.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+from typing import NamedTuple
 
 import torch
 
-from cartograd.embedding.forces import exact
+from cartograd.embedding.forces import compiled, exact
 from cartograd.embedding.forces.grid import Grid, potential
 from cartograd.embedding.forces.kernel import Kernel, padded
 from cartograd.embedding.forces.splines import ORDER
+from cartograd.embedding.kernel_rows import served
+from cartograd.kernels import cpu
 
 log = logging.getLogger("cartograd.embedding")
 
 SPACINGS = (0.2, 0.25)
 """Distances between nodes that keep the error below 1e-3."""
+
+
+class Rule(NamedTuple):
+    """The order of the splines, and the distances between nodes that go with it, the best first."""
+
+    order: int = ORDER
+    spacings: tuple[float, ...] = SPACINGS
+
+
+PLAIN, COMPILED = Rule(), Rule(compiled.ORDER, (compiled.SPACING,))
 
 COARSE = (1 / 3, 0.5)
 """Distances between nodes where even those would make the grid too large; errors of 0.003 and 0.02."""
@@ -46,16 +59,16 @@ LARGEST = {1: 1 << 22, 2: 1 << 25, 3: 1 << 26}
 """Nodes of the padded grid: below half a gigabyte in all."""
 
 
-def spacing_for(extents: list[float], n: int) -> float | None:
+def spacing_for(extents: list[float], n: int, rule: Rule = PLAIN) -> float | None:
     """The distance between nodes for a map of these extents and n points; None where the grid would be too large."""
     cells, largest, extent = CELLS[len(extents)], LARGEST[len(extents)], max(extents)
-    spacing = SPACINGS[0]
+    spacing = best = rule.spacings[0]
     while spacing > max(extent / cells, FINEST):
         spacing /= 2
-    if spacing < SPACINGS[0]:
+    if spacing < best:
         return spacing
-    for spacing in SPACINGS + (COARSE if n >= COARSE_ROWS else ()):
-        sides = [extent / spacing + ORDER + 2 for extent in extents]
+    for spacing in rule.spacings + (COARSE if n >= COARSE_ROWS else ()):
+        sides = [extent / spacing + rule.order + 2 for extent in extents]
         if max(sides) < largest and math.prod(padded(math.ceil(side)) for side in sides) <= largest:
             return spacing
     return None
@@ -68,9 +81,14 @@ def _box(Z: torch.Tensor, beyond: float) -> tuple[torch.Tensor, list[float]]:
     return low - extra, (high - low + 2 * extra).tolist()
 
 
-def _grid(low: torch.Tensor, extents: list[float], n: int) -> Grid | None:
-    spacing = spacing_for(extents, n)
-    return None if spacing is None else Grid.over(low, extents, spacing)
+def _grid(low: torch.Tensor, extents: list[float], n: int, rule: Rule = PLAIN) -> Grid | None:
+    spacing = spacing_for(extents, n, rule)
+    return None if spacing is None else Grid.over(low, extents, spacing, rule.order)
+
+
+def by_kernels(Z: torch.Tensor) -> bool:
+    """Whether the repulsion of a map is computed by compiled kernels."""
+    return served(len(Z), Z.shape[1], Z.dtype, Z.device) and cpu.usable()
 
 
 class FFTRepulsion:
@@ -78,6 +96,7 @@ class FFTRepulsion:
 
     def __init__(self) -> None:
         self._kernel: Kernel | None = None
+        self._compiled: compiled.CompiledSums | None = None
         self._told = False
 
     def sums(self, Z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -89,11 +108,14 @@ class FFTRepulsion:
         low, extents = _box(Z, 0.0)
         if not all(map(math.isfinite, extents)):
             return Z.new_full((len(Z),), torch.nan, dtype=torch.float64), torch.full_like(Z, torch.nan)
-        grid = _grid(low, extents, len(Z))
+        rule = COMPILED if by_kernels(Z) else PLAIN
+        grid = _grid(low, extents, len(Z), rule)
         if grid is None:
             self._tell(Z)
             return exact.student_sums(Z, Z, own=True)
         kernel = self._kernel_for(grid, len(Z))
+        if rule is COMPILED:
+            return self._compiled_for(kernel)(grid, Z)
         sparse = math.prod(grid.nodes) > SPARSE * len(Z)
         found = grid.read(potential(grid, Z, kernel), Z, kernel.near if sparse else None)
         return found[0] if sparse else found[0] - 1, (found[1:].T * -0.5).to(Z.dtype)
@@ -123,11 +145,16 @@ class FFTRepulsion:
 
     def _kernel_for(self, grid: Grid, n: int) -> Kernel:
         single = n >= FEW and grid.spacing >= SPACINGS[0]
-        key = (grid.nodes, grid.spacing, grid.low.device, torch.float32 if single else torch.float64)
+        key = (grid.nodes, grid.spacing, grid.low.device, torch.float32 if single else torch.float64, grid.order)
         kept = self._kernel
-        if kept is None or (kept.nodes, kept.spacing, kept.device, kept.dtype) != key:
+        if kept is None or (kept.nodes, kept.spacing, kept.device, kept.dtype, kept.order) != key:
             kept = self._kernel = Kernel(*key)
         return kept
+
+    def _compiled_for(self, kernel: Kernel) -> compiled.CompiledSums:
+        if self._compiled is None or self._compiled.kernel is not kernel:
+            self._compiled = compiled.CompiledSums(kernel)
+        return self._compiled
 
     def _tell(self, Z: torch.Tensor) -> None:
         if not self._told:

@@ -37,21 +37,24 @@ class Grid:
         Nodes in each of the c dimensions.
     spacing : float
         The distance between nodes.
+    order : int, default=5
+        Nodes for each point and dimension.
     """
 
     low: torch.Tensor
     nodes: tuple[int, ...]
     spacing: float
+    order: int = ORDER
 
     @classmethod
-    def over(cls, low: torch.Tensor, extents: list[float], spacing: float) -> Grid:
+    def over(cls, low: torch.Tensor, extents: list[float], spacing: float, order: int = ORDER) -> Grid:
         """The grid over a box; as many nodes as its transforms have room for, so that few grids differ."""
-        needed = (math.floor(extent / spacing) + ORDER + 2 for extent in extents)
-        return cls(low.to(torch.float64), tuple((padded(count) - MARGIN) // 2 for count in needed), spacing)
+        needed = (math.floor(extent / spacing) + order + 2 for extent in extents)
+        return cls(low.to(torch.float64), tuple((padded(count) - MARGIN) // 2 for count in needed), spacing, order)
 
     def holds(self, points: torch.Tensor) -> torch.Tensor:
         """Which points have all their nodes in the grid, (m,) bool."""
-        high = torch.tensor(self.nodes, dtype=torch.float64, device=points.device) - ORDER
+        high = torch.tensor(self.nodes, dtype=torch.float64, device=points.device) - self.order
         place = (points.to(torch.float64) - self.low) / self.spacing
         return ((place >= 0) & (place < high)).all(1)
 
@@ -86,15 +89,15 @@ class Grid:
     def pieces(self, count: int, device: torch.device) -> list[slice]:
         """Points cut by their number alone."""
         most = PIECE if device.type == "cpu" else GPU_PIECE
-        step = max(1, most // ORDER ** len(self.nodes) // LANES) * LANES
+        step = max(1, most // self.order ** len(self.nodes) // LANES) * LANES
         return [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
     def _nodes(self, points: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
         """The nodes of each point, (order, ..., order, m) int64, and in each dimension their weights and slopes."""
         place = ((points.T.to(torch.float64) - self.low[:, None]) / self.spacing).add_(0.5)
         cell = place.floor()
-        both = [weights(part) for part in place - cell]
-        steps = torch.arange(ORDER, device=points.device)[:, None]
+        both = [weights(part, self.order) for part in place - cell]
+        steps = torch.arange(self.order, device=points.device)[:, None]
         index = torch.zeros((), dtype=torch.int64, device=points.device)
         for first, count in zip(cell.to(torch.int64), self.nodes, strict=True):
             index = index[..., None, :] * count + (first + steps) if index.dim() else first + steps
@@ -123,7 +126,7 @@ class Grid:
             index, shares, slopes = self._nodes(there)
             found = _contracted(flat.index_select(0, index.reshape(-1)).view(index.shape), shares, slopes)
             if near is not None:
-                own = [_overlaps(share, slope) for share, slope in zip(shares, slopes, strict=True)]
+                own = [overlaps(share, slope) for share, slope in zip(shares, slopes, strict=True)]
                 found -= _contracted(near[..., None], [values for values, _ in own], [rises for _, rises in own])
             result[:, rows] = found[:, :count]
 
@@ -149,11 +152,11 @@ def _along(values: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
     return total
 
 
-def _overlaps(shares: torch.Tensor, slopes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def overlaps(shares: torch.Tensor, slopes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     r""":math:`\sum_{|a - b| = k} w_a w_b` for k = 0, 1, ..., and the same with the slopes of w_a, (order, m) each."""
     values, rises = torch.empty_like(shares), torch.empty_like(shares)
     values[0], rises[0] = shares.square().sum(0), (shares * slopes).sum(0)
-    for k in range(1, ORDER):
+    for k in range(1, len(shares)):
         values[k] = 2 * (shares[:-k] * shares[k:]).sum(0)
         rises[k] = (slopes[:-k] * shares[k:] + shares[:-k] * slopes[k:]).sum(0)
     return values, rises

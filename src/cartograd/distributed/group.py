@@ -1,0 +1,311 @@
+"""The processes that work together: who is there, how they talk, and how an error of one reaches all.
+
+Before anything is exchanged the processes tell each other what they are about to do and whether all is well with them
+(`Ranks.agree`, a few bytes). One that has failed says so there instead, so that the others stop with its message where
+they would have waited for it; one that is about to do something else is found out. What is sent is counted.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import torch
+
+from cartograd.distributed.signals import Asked
+from cartograd.errors import DistributedError, OptionError
+
+log = logging.getLogger("cartograd.distributed")
+Answer = TypeVar("Answer")
+
+TIMEOUT_VARIABLE = "CARTOGRAD_DIST_TIMEOUT"
+USUAL_TIMEOUT = 60.0
+"""Seconds that a process waits for the others where it opens the group itself."""
+LONGEST_MESSAGE = 1000
+HEADER = 6
+"""Numbers of an agreement: state, what is about to be done, and four for whoever asks."""
+FINE, FAILED = 0, 1
+
+_known: dict[int, Ranks] = {}
+
+
+def find_ranks(distributed: bool | str) -> Ranks | None:
+    """The processes to work with; None where this one works alone.
+
+    Parameters
+    ----------
+    distributed : bool or str
+        False: alone. "auto": with the others of the process group, or those that ``torchrun`` started, if any. True or
+        "sharded": the same, but it is an error where there are none.
+    """
+    if distributed is False or not torch.distributed.is_available():
+        return None
+    if not torch.distributed.is_initialized():
+        if int(os.environ.get("WORLD_SIZE", "1")) < 2 or not {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
+            if distributed == "auto":
+                return None
+            raise OptionError(
+                f"distributed={distributed!r} needs several processes: start with "
+                "torchrun --nproc-per-node=N, or use distributed='auto'"
+            )
+        _open_group()
+    if torch.distributed.get_world_size() < 2:
+        return None
+    key = id(torch.distributed.group.WORLD)
+    if key not in _known:
+        _known.clear()
+        _known[key] = Ranks(torch.distributed.get_rank(), torch.distributed.get_world_size(), _control_group())
+    return _known[key]
+
+
+def timeout() -> timedelta:
+    """How long to wait for the others, from the environment or the usual."""
+    given = os.environ.get(TIMEOUT_VARIABLE, "")
+    try:
+        seconds = float(given) if given else USUAL_TIMEOUT
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e7:
+        raise OptionError(f"{TIMEOUT_VARIABLE} must be a number of seconds above 0, got {given!r}")
+    return timedelta(seconds=seconds)
+
+
+def _open_group() -> None:
+    cuda = torch.cuda.is_available() and torch.distributed.is_nccl_available()
+    if cuda:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+    torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=timeout())
+    atexit.register(_close_group)
+
+
+def _close_group() -> None:
+    _known.clear()  # a group that is still held when the interpreter is gone takes the process down with it
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+def _control_group() -> Any:
+    """A group that carries tensors of the CPU: a new one beside the present one, or None where that does."""
+    if "gloo" in str(torch.distributed.get_backend_config()):
+        return None
+    atexit.register(_known.clear)
+    return torch.distributed.new_group(backend="gloo", timeout=timeout())
+
+
+@dataclass(eq=False)
+class Ranks:
+    """The processes of a fit, of which this is one.
+
+    Parameters
+    ----------
+    rank : int
+        The number of this one.
+    size : int
+        How many there are.
+    group : object or None
+        The group of ``torch.distributed`` that carries tensors of the CPU; None for the one that all are in.
+    """
+
+    rank: int
+    size: int
+    group: Any
+    sent_bytes: int = 0
+    messages: int = 0
+    asked: Asked = field(default_factory=Asked, repr=False)
+    heard: int = 0
+    _depth: int = field(default=0, repr=False)
+    _broken: bool = field(default=False, repr=False)
+
+    # agreement
+
+    @contextlib.contextmanager
+    def one_for_all(self, what: str) -> Iterator[None]:
+        """A piece of work that all do: if it fails in one it fails in all, at the next thing they do together."""
+        self._depth += 1
+        try:
+            yield
+            if self._depth == 1:
+                self.agree(f"end of {what}")
+        except BaseException as error:
+            if self._depth == 1 and not isinstance(error, DistributedError):
+                self._tell(error)
+            raise
+        finally:
+            self._depth -= 1
+
+    def together(self, work: Callable[[], Answer], what: str = "work") -> Answer:
+        """What `work` gives here, once it has ended well in all processes."""
+        with self.one_for_all(what):
+            return work()
+
+    def agree(self, what: str, *numbers: int) -> list[list[int]]:
+        """Tell all what is done next, and up to four numbers; give those of every process, in order of their ranks."""
+        header = torch.zeros(HEADER, dtype=torch.int64)
+        header[1] = zlib.crc32(what.encode())
+        header[2 : 2 + len(numbers)] = torch.tensor(numbers, dtype=torch.int64)
+        found = self._gather_equal(header)
+        if bool((found[:, 0] == FAILED).any()):
+            raise self._heard(found[:, 0], b"")
+        other = torch.nonzero(found[:, 1] != header[1])[:, 0].tolist()
+        if other:
+            raise DistributedError(
+                f"process {self.rank} is at {what!r} and process {other[0]} is not: all must be given the same "
+                "parameters and run the same script, in the same order"
+            )
+        return found[:, 2 : 2 + len(numbers)].tolist()
+
+    def _tell(self, error: BaseException) -> None:
+        """Let the others know that this process has failed; where they cannot be reached, they know already."""
+        if self._broken:
+            return
+        header = torch.zeros(HEADER, dtype=torch.int64)
+        header[0] = FAILED
+        try:
+            states = self._gather_equal(header)[:, 0]
+            self._heard(states, f"{type(error).__name__}: {error}".encode(errors="replace"))
+        except DistributedError:
+            log.warning("process %d failed, and the others could not be told: %s", self.rank, error)
+
+    def _heard(self, states: torch.Tensor, own: bytes) -> DistributedError:
+        """Exchange messages; the error that says whose failed."""
+        room = torch.zeros(LONGEST_MESSAGE, dtype=torch.uint8)
+        text = own[:LONGEST_MESSAGE]
+        room[: len(text)] = torch.tensor(list(text), dtype=torch.uint8)
+        texts = self._gather_equal(room)
+        lines = []
+        for rank in torch.nonzero(states == FAILED)[:, 0].tolist():
+            message = bytes(texts[rank].tolist()).rstrip(b"\0").decode(errors="replace")
+            lines.append(f"process {rank} of {self.size} failed with {message}")
+        return DistributedError("; ".join(lines))
+
+    # exchanges; every one begins with an agreement
+
+    def gathered(self, own: torch.Tensor, what: str) -> torch.Tensor:
+        """The rows of all processes, in the order of their ranks; each may have another number of them."""
+        counts = [count for (count,) in self.agree(f"rows of {what}", len(own))]
+        most = max(counts)
+        padded = own.new_zeros((most, *own.shape[1:]))
+        padded[: len(own)] = own
+        every = self._gather_equal(padded)
+        return torch.cat([part[:count] for part, count in zip(every, counts, strict=True)])
+
+    def share_rows(self, whole: torch.Tensor, bounds: Sequence[int]) -> None:
+        """Fill `whole` (n, ...) with every process's rows bounds[r] to bounds[r + 1].
+
+        Signals that ask a process to stop are told on the way: `heard` is the largest of them.
+        """
+        most = max(b - a for a, b in pairwise(bounds))
+        own = whole[bounds[self.rank] : bounds[self.rank + 1]]
+        padded = whole.new_zeros((most, *whole.shape[1:]))
+        padded[: len(own)] = own
+        self.hear(f"rows of a map of {len(whole)}")
+        every = self._gather_equal(padded)
+        for rank in range(self.size):
+            if rank != self.rank:
+                whole[bounds[rank] : bounds[rank + 1]] = every[rank, : bounds[rank + 1] - bounds[rank]]
+
+    def hear(self, what: str) -> int:
+        """Which signal has asked any process to stop, 0 for none; all hear of it at the same time."""
+        self.heard = max(one for (one,) in self.agree(what, self.asked.number))
+        return self.heard
+
+    def exchanged(self, parts: Sequence[torch.Tensor], what: str) -> list[torch.Tensor]:
+        """Give process r ``parts[r]`` (rows of one shape, any number), and get what each has for this one."""
+        counts = torch.tensor([len(part) for part in parts], dtype=torch.int64)
+        self.agree(f"exchange of {what}")
+        numbers = self._gather_equal(counts)[:, self.rank].tolist()
+        device, joined = parts[0].device, self._carried(torch.cat(list(parts)))
+        arrived = joined.new_empty((sum(numbers), *joined.shape[1:]))
+        self._run(
+            lambda: torch.distributed.all_to_all_single(
+                arrived, joined, numbers, counts.tolist(), group=self._group(joined)
+            )
+        )
+        self._count(joined, joined.shape[0] - int(counts[self.rank]), self.size - 1)
+        return list(arrived.to(device).split(numbers))
+
+    def passed_on(self, own: torch.Tensor, what: str) -> torch.Tensor:
+        """Give the next process of the ring `own`, and get what the one before has (any number of rows)."""
+        counts = [count for (count,) in self.agree(f"ring of {what}", len(own))]
+        before, after = (self.rank - 1) % self.size, (self.rank + 1) % self.size
+        carried = self._carried(own)
+        arrived = carried.new_empty((counts[before], *carried.shape[1:]))
+        group = self._group(carried)
+        operations = [
+            torch.distributed.P2POp(torch.distributed.isend, carried, after, group),
+            torch.distributed.P2POp(torch.distributed.irecv, arrived, before, group),
+        ]
+
+        def ring() -> None:
+            for work in torch.distributed.batch_isend_irecv(operations):
+                work.wait()
+
+        self._run(ring)
+        self._count(carried, len(carried), 1)
+        return arrived.to(own.device)
+
+    def from_first(self, values: torch.Tensor, what: str) -> torch.Tensor:
+        """The values of process 0, which are of the same shape and kind in all."""
+        self.agree(f"values of {what}", values.numel())
+        carried = self._carried(values).clone()
+        self._run(lambda: torch.distributed.broadcast(carried, 0, group=self._group(carried)))
+        return carried.to(values.device)
+
+    def total(self, own: torch.Tensor, what: str) -> torch.Tensor:
+        """The sum over all processes, added in the order of their ranks: the same bits in each."""
+        self.agree(f"sum of {what}", own.numel())
+        every = self._gather_equal(own)
+        sum_ = every[0].clone()
+        for part in every[1:]:
+            sum_ += part
+        return sum_
+
+    def _gather_equal(self, own: torch.Tensor) -> torch.Tensor:
+        """(size, ...) the tensors of all processes, which are of one shape."""
+        carried = self._carried(own)
+        every = carried.new_empty((self.size, *carried.shape))
+        if carried.numel() == 0:
+            return every.to(own.device)
+        self._run(lambda: torch.distributed.all_gather(list(every.unbind(0)), carried, group=self._group(carried)))
+        self._count(carried, max(1, carried.shape[0] if carried.dim() else 1) * (self.size - 1), self.size - 1)
+        return every.to(own.device)
+
+    def _carried(self, values: torch.Tensor) -> torch.Tensor:
+        """The values where the group can take them."""
+        nccl = "nccl" in str(torch.distributed.get_backend_config())
+        return (values if nccl and values.device.type == "cuda" else values.cpu()).contiguous()
+
+    def _group(self, values: torch.Tensor) -> Any:
+        return torch.distributed.group.WORLD if self.group is None or values.device.type == "cuda" else self.group
+
+    def _run(self, operation: Callable[[], Any]) -> None:
+        if self._broken:
+            raise DistributedError(
+                "another process stopped answering in an earlier fit: start all of them again, "
+                "with torchrun --max-restarts=1 and resume=True to go on from the last checkpoint"
+            )
+        try:
+            operation()
+        except RuntimeError as error:  # what torch raises for a closed connection, and for one that is silent
+            self._broken = True
+            raise DistributedError(
+                f"process {self.rank}: another process has ended or did not answer in time ({_first_line(error)}); see "
+                f"its own message. {TIMEOUT_VARIABLE} is how many seconds to wait"
+            ) from error
+
+    def _count(self, values: torch.Tensor, rows: int, messages: int) -> None:
+        each = values.element_size() * (values[0].numel() if values.dim() and len(values) else 1)
+        self.sent_bytes += rows * each
+        self.messages += messages
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).split("\n", 1)[0].strip()[:200]

@@ -1,0 +1,80 @@
+"""What LargeVis and InfoTSNE share: entropic input, repulsion from random rows, and the kernels for both."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from cartograd.embedding.entropic_input import EntropicInput
+from cartograd.embedding.kernel_rows import inherited, served
+from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
+from cartograd.embedding.sampled_rows import MODULE, Kind, SampledRows
+from cartograd.embedding.source import Source
+from cartograd.kernels import cpu
+from cartograd.neighbors import Graph
+
+FORCES = (
+    "_gradient _draw _allowed _sampled _compute_loss _compute_attractive_loss _compute_repulsive_loss _loss_now "
+    "_compute_attractive_gradients _compute_repulsive_gradients on_training_step_start on_training_step_end"
+).split()
+"""Methods that make up the layout, or may look at its random rows: with one written anew, torch makes the map."""
+
+
+class EntropicSampled(EntropicInput, NegativeSamplingNeighborEmbedding):
+    """A neighbour embedding of joint probabilities with random rows for its repulsion.
+
+    On the CPU, in float32 and in the plane, large maps are made by kernels, which draw the random rows of
+    ``neg_indices_`` without writing them down.
+    """
+
+    if TYPE_CHECKING:
+        encoder: Any
+
+    def _kind(self) -> Kind:
+        raise NotImplementedError
+
+    def _usual(self) -> type:
+        """The class whose forces the kernels know."""
+        raise NotImplementedError
+
+    def _affinity(self, source: Source, y: Any) -> Graph:
+        usual = self._has_closed_form() and inherited(type(self), self._usual(), FORCES)
+        size = served(source.n, self.n_components, self._precision(source), source.rows.device)
+        changed = self.discard_NNs or self.encoder is not None or self._bounds is not None
+        self._by_kernel = size and usual and not changed
+        if self._by_kernel:
+            cpu.prepare(MODULE)  # while the search is at work
+        return super()._affinity(source, y)
+
+    @cached_property
+    def _rows(self) -> SampledRows | None:
+        """The graph as the kernels take it; None where torch makes the map."""
+        wanted = self._by_kernel and isinstance(self.affinity_in_, Graph) and cpu.usable()
+        return SampledRows(self.affinity_in_, self._kind(), self._seed) if wanted else None
+
+    def _draw(self, step: int) -> None:
+        if self._rows is None:
+            super()._draw(step)
+
+    def _gradient(self) -> torch.Tensor:
+        if self._rows is None:
+            return super()._gradient()
+        pull, strength = self.early_exaggeration_coeff_, float(self.repulsion_strength)
+        return self._rows.gradient(self._layout, self._step, pull, strength)
+
+    def _loss_now(self) -> float:
+        if self._rows is None:
+            return super()._loss_now()
+        attraction, repulsion = self._rows.losses(self._layout, self._step)
+        return attraction + self.repulsion_strength * repulsion
+
+    def _bad_term(self) -> str:
+        if self._rows is not None:
+            self.__dict__["_rows"] = None
+            self._draw(self._step)
+        return super()._bad_term()
+
+    def _buffers(self) -> tuple[str, ...]:
+        return (*super()._buffers(), "_rows", "_blocks")

@@ -1,0 +1,62 @@
+# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator"
+"""The parallel part of the SSD scan forwards: with S = C B', M the decays of a chunk and H the state before it,
+
+y = (S * M) v + exp(c) C H'.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from cartograd.kernels.gpu.ssd_tiles import damping, load_rows, load_state, load_steps, store_rows
+
+
+@triton.jit
+def outputs_kernel(
+    v, decays, B, C, states, y,
+    v_batch, v_row, v_head, b_batch, b_row, b_head, c_batch, c_row, c_head,
+    steps, heads, chunks, groups, span, splits,
+    RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
+    ROWS_I: tl.constexpr, ROWS_J: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One chunk and `span` heads of a group, whose scores S are computed once."""
+    chunk, batch = (tl.program_id(0) % chunks).to(tl.int64), (tl.program_id(0) // chunks).to(tl.int64)
+    group, split = tl.program_id(1) // splits, tl.program_id(1) % splits
+    p = tl.program_id(2) * BLOCK_P + tl.arange(0, BLOCK_P)
+    r = tl.arange(0, BLOCK_R)
+    rows_i, rows_j = tl.arange(0, ROWS_I), tl.arange(0, ROWS_J)
+    later = (rows_i // QUERIES)[:, None] >= (rows_j // RANKS)[None, :]
+    present = tl.minimum(LENGTH, steps - chunk * LENGTH)
+    limit_i, limit_j = present * QUERIES, present * RANKS
+    v += batch * v_batch + chunk * (LENGTH * RANKS) * v_row
+    y += (batch * steps + chunk * LENGTH) * QUERIES * heads * P
+    B += batch * b_batch + group * b_head + chunk * (LENGTH * RANKS) * b_row
+    C += batch * c_batch + group * c_head + chunk * (LENGTH * QUERIES) * c_row
+    operand = states.dtype.element_ty
+    BLOCKS: tl.constexpr = (R + BLOCK_R - 1) // BLOCK_R
+    scores = tl.zeros((ROWS_I, ROWS_J), tl.float32)
+    for block in tl.static_range(BLOCKS):
+        b = load_rows(B, rows_j, b_row, limit_j, block * BLOCK_R + r, R).to(operand)
+        c = load_rows(C, rows_i, c_row, limit_i, block * BLOCK_R + r, R).to(operand)
+        scores = tl.dot(c, tl.trans(b), scores, input_precision=PRECISION)
+    scores = tl.where(later, scores, 0.0)
+    first = (group * splits + split) * span
+    for head in range(first, first + span):
+        place = (batch * heads + head) * chunks + chunk
+        x = load_rows(v + head * v_head, rows_j, v_row, limit_j, p, P).to(operand)
+        at = decays + place * (4 * LENGTH)
+        coarse_i, fine_i = load_steps(at, rows_i, QUERIES, LENGTH), load_steps(at + LENGTH, rows_i, QUERIES, LENGTH)
+        coarse_j, fine_j = load_steps(at, rows_j, RANKS, LENGTH), load_steps(at + LENGTH, rows_j, RANKS, LENGTH)
+        from_start = load_steps(at + 2 * LENGTH, rows_i, QUERIES, LENGTH)
+        weights = (scores * damping(coarse_i, fine_i, coarse_j, fine_j)).to(operand)
+        read = tl.zeros((ROWS_I, BLOCK_P), tl.float32)
+        for block in tl.static_range(BLOCKS):
+            if BLOCKS > 1:
+                c = load_rows(C, rows_i, c_row, limit_i, block * BLOCK_R + r, R).to(operand)
+            state = load_state(states + place * (P * R), p, block * BLOCK_R + r, P, R)
+            read = tl.dot(c, tl.trans(state), read, input_precision=PRECISION)
+        read *= from_start[:, None]
+        read = tl.dot(weights, x, read, input_precision=PRECISION)
+        store_rows(y + head * P, read, rows_i, heads * P, limit_i, p, P)
