@@ -84,20 +84,20 @@ def test_umap_forces_of_one_pair(distance):
     z = tensor(apart, requires_grad=True)
     s = (z**2).sum(1)
     torch.log1p(a * s**b).sum().backward()
-    assert torch.allclose(umap_forces.attraction(apart, a, b, clip=math.inf), z.grad.data, rtol=1e-9)
+    assert torch.allclose(umap_forces.attraction(apart.T, a, b, clip=math.inf).T, z.grad.data, rtol=1e-9)
     z = tensor(apart, requires_grad=True)
     s = (z**2).sum(1)
     (torch.log1p(a * s**b) - torch.log(a * s**b)).sum().backward()
-    assert torch.allclose(umap_forces.repulsion(apart, a, b, softening=0.0, clip=math.inf), z.grad.data, rtol=1e-9)
+    assert torch.allclose(umap_forces.repulsion(apart.T, a, b, softening=0.0, clip=math.inf).T, z.grad.data, rtol=1e-9)
 
 
 def test_umap_forces_are_clipped_and_softened():
     near = torch.tensor([[1e-3, 0.0]], dtype=torch.float64)
     a, b = 1.5769, 0.8951
     s = 1e-6
-    assert float(umap_forces.repulsion(near, a, b)[0, 0]) == pytest.approx(
+    assert float(umap_forces.repulsion(near.T, a, b)[0, 0]) == pytest.approx(
         -2 * b / ((1e-3 + s) * (1 + a * s**b)) * 1e-3
     )
     close = torch.tensor([[0.03, 0.0]], dtype=torch.float64)
-    assert float(umap_forces.repulsion(close, a, b)[0, 0]) == -4.0
-    assert float(umap_forces.repulsion(torch.zeros(1, 2), a, b).abs().max()) == 0.0
+    assert float(umap_forces.repulsion(close.T, a, b)[0, 0]) == -4.0
+    assert float(umap_forces.repulsion(torch.zeros(2, 1), a, b).abs().max()) == 0.0

@@ -2,6 +2,7 @@
 
 import os
 
+import numpy
 import pytest
 import torch
 
@@ -13,6 +14,10 @@ def kernel_device():
     if torch.cuda.is_available():
         return torch.device("cuda")
     if os.environ.get("TRITON_INTERPRET") == "1":
+        try:
+            int(numpy.ones(1))  # what Triton 3.6 does with the bounds of a loop
+        except TypeError:
+            pytest.skip(f"Triton's interpreter does not work with NumPy {numpy.__version__}")
         return torch.device("cpu")
     pytest.skip("needs a CUDA device, or TRITON_INTERPRET=1 to interpret the kernels")
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from cartograd.affinity.counter import hashed, stream
+from cartograd.embedding import gains
 from cartograd.embedding.device_rows import PairsOnDevice, SampledOnDevice
 from cartograd.embedding.edge_clock import clock
 from cartograd.embedding.forces.edges import EdgeBlocks
@@ -155,3 +156,26 @@ def test_pairs_of_three_kinds(kernel_device, places):
     for kind, others in enumerate(kinds):
         s = (wide[:, None] - wide[others]).square().sum(2)
         assert sums[kind] == pytest.approx(float((1 / (forces[kind][1] + s)).sum()), rel=1e-6)
+
+
+def test_descent_with_gains(kernel_device):
+    kernels, generator = gpu.load("descent"), torch.Generator().manual_seed(6)
+    Z, attraction = torch.randn(2, 300, 2, generator=generator).to(kernel_device)
+    repulsion = torch.randn(2, 300, generator=generator, dtype=torch.float64).to(kernel_device).T
+    total, rates = torch.tensor(3.0, dtype=torch.float64, device=kernel_device), (0.5, 1.0, 3.0)
+    places, one = Z.clone(), Z.clone()
+    state = kernels.State(
+        torch.zeros_like(Z),
+        torch.ones_like(Z),
+        torch.tensor(rates).to(Z),
+        torch.zeros(1, dtype=torch.int64).to(Z.device),
+    )
+    constants = kernels.Gains(gains.RISE, gains.FALL, gains.LEAST, gains.LONGEST)
+    optimiser = gains.DescentWithGains([one], 1.0, 0.8)
+    for rate in rates:
+        kernels.descend(places, attraction, repulsion, total, 12.0, 2.0, 0.8, state, constants)
+        optimiser.param_groups[0]["lr"] = rate
+        one.grad = 12 * attraction + (2 / total * repulsion).to(torch.float32)
+        optimiser.step()
+        assert float((places - one).abs().max()) < 1e-5
+        attraction = -0.7 * attraction

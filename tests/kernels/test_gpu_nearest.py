@@ -1,4 +1,4 @@
-"""The fused search: its candidates against all distances, its measures against float64, and the search built on both."""
+"""The fused search: candidates against all distances, measures against float64, and the search built on both."""
 
 import pytest
 import torch

@@ -13,13 +13,19 @@ import torch
 
 from cartograd.affinity.rootsearch import bracket, falling_root
 from cartograd.engine import primitive
+from cartograd.kernels import gpu
 
+KERNEL_COLUMNS = 1024
+"""Rows up to this wide are worked on by one program of the kernel for the GPU each."""
 CHUNK_ELEMENTS = 1 << 18
 """Distances worked on at a time: what stays in the cache of a CPU."""
 
 
 def solve_rows(distances: torch.Tensor, perplexity: float) -> torch.Tensor:
     """log p of each row, (n, m) of the type of `distances`, which are (n, m) and finite."""
+    if distances.is_cuda and distances.shape[1] <= KERNEL_COLUMNS and gpu.served(distances):
+        found: torch.Tensor = gpu.load("widths").entropic(distances, perplexity)
+        return found
     most = CHUNK_ELEMENTS if distances.device.type == "cpu" else 1 << 26
     step = max(1, most // distances.shape[1] // 64) * 64  # whole registers, wherever the rows begin
     out = torch.empty_like(distances)

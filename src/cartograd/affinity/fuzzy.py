@@ -7,12 +7,15 @@ import math
 import torch
 
 from cartograd.affinity.rootsearch import bracket, falling_root
+from cartograd.kernels import gpu
 from cartograd.neighbors import Graph
 
 MIN_SCALE = 1e-3
 """The least width, as a share of the mean distance: without it duplicates would cut a row off from all others."""
 TOLERANCE = 1e-5
 CHUNK_ELEMENTS = 1 << 19
+KERNEL_COLUMNS = 1024
+"""Rows up to this wide are worked on by one program of the kernel for the GPU each."""
 
 
 def smooth_distances(
@@ -68,8 +71,11 @@ def _smooth_chunk(
         # where the exponent overflows there is no weight, and no slope
         return E.sum(1) - target, -(torch.where(E > 0, scaled, 0.0) * E).sum(1)
 
-    sigma = torch.exp(-falling_root(residual, *bracket(excess)))
-    sigma = torch.where(excess.amax(1) > 0, sigma, 0.0)  # all within reach: no width is too small
+    if distances.is_cuda and k <= KERNEL_COLUMNS and gpu.served(distances):
+        sigma = gpu.load("widths").smooth(distances, rho, target)
+    else:
+        sigma = torch.exp(-falling_root(residual, *bracket(excess)))
+        sigma = torch.where(excess.amax(1) > 0, sigma, 0.0)  # all within reach: no width is too small
     mean = torch.where(rho > 0, distances.sum(1) / k, overall)
     return rho, torch.maximum(sigma, MIN_SCALE * mean)
 

@@ -1,6 +1,7 @@
 """Several processes that make one map together, on ``torch.distributed``; and fits that survive a kill."""
 
 from cartograd.distributed.group import Ranks, find_ranks
+from cartograd.distributed.part import Part
 from cartograd.distributed.ranges import row_bounds
 
-__all__ = ["Ranks", "find_ranks", "row_bounds"]
+__all__ = ["Part", "Ranks", "find_ranks", "row_bounds"]

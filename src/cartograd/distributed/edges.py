@@ -7,6 +7,8 @@ what was there are kept apart until both are known: :math:`P_{ij}` and :math:`P_
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from cartograd.distributed.group import Ranks
@@ -89,3 +91,34 @@ def both_ends(ranks: Ranks, bounds: list[int], others: torch.Tensor, dtype: torc
     back, theirs = _sent_back(ranks, bounds, rows, columns, halves)
     rows = torch.cat([rows, torch.div(back, n, rounding_mode="floor")])
     return Graph.from_edges(rows, torch.cat([columns, back % n]), torch.cat([halves, theirs]), n)
+
+
+def listed_ends(ranks: Ranks, bounds: list[int], kinds: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pairs of several kinds as lists of other ends, for the rows of this process; those of all others are empty.
+
+    Parameters
+    ----------
+    ranks, bounds
+        See `own_graph`.
+    kinds : sequence of torch.Tensor
+        (m, p) int64 each: row i of this process is a pair with the rows in row i.
+
+    Returns
+    -------
+    indptr : torch.Tensor
+        (kinds n + 1,) int64: where the pairs of row i and kind k begin, at ``kinds i + k``.
+    columns : torch.Tensor
+        int64, the other ends, in the order of the row that drew the pair.
+    """
+    n, start = bounds[-1], bounds[ranks.rank]
+    keys, columns = [], []
+    for kind, others in enumerate(kinds):
+        own = torch.arange(start, start + len(others), device=others.device)[:, None].expand(others.shape).reshape(-1)
+        back, _ = _sent_back(ranks, bounds, own, others.reshape(-1), torch.zeros_like(own))
+        ends, drawn_by = torch.div(back, n, rounding_mode="floor"), back % n
+        rows, drawn_by = torch.cat([own, ends]), torch.cat([own, drawn_by])
+        keys.append((rows * len(kinds) + kind) * n + drawn_by)
+        columns.append(torch.cat([others.reshape(-1), drawn_by[len(own) :]]))
+    joined, order = torch.sort(torch.cat(keys), stable=True)
+    counts = torch.bincount(torch.div(joined, n, rounding_mode="floor"), minlength=len(kinds) * n)
+    return torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)]), torch.cat(columns)[order]

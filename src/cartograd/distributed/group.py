@@ -82,7 +82,18 @@ def _open_group() -> None:
     cuda = torch.cuda.is_available() and torch.distributed.is_nccl_available()
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-    torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=timeout())
+    dist: Any = torch.distributed
+    store, rank, size = next(iter(dist.rendezvous("env://", timeout=timeout())))
+    # torchrun keeps its store when it starts all again, with the addresses of processes that are no more
+    fresh = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
+    try:
+        torch.distributed.init_process_group(backend, store=fresh, rank=rank, world_size=size, timeout=timeout())
+    except RuntimeError as error:
+        raise DistributedError(
+            f"process {rank} could not reach the other {size - 1} within {timeout().total_seconds():g} s "
+            f"({_first_line(error)}); all must call fit. {TIMEOUT_VARIABLE} is how many seconds to wait"
+        ) from error
     atexit.register(_close_group)
 
 
@@ -267,6 +278,36 @@ class Ranks:
         for part in every[1:]:
             sum_ += part
         return sum_
+
+    def add_up(self, values: torch.Tensor, what: str) -> None:
+        """Add up the values of all processes in place; the same bits in each."""
+        self.agree(f"sum of {what}", values.numel())
+        carried = self._carried(values)
+        self._run(lambda: torch.distributed.all_reduce(carried, group=self._group(carried)))
+        self._count_sum(carried)
+        if carried is not values:
+            values.copy_(carried)
+
+    def begin_sum(self, values: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """Begin to add up the values of all processes, and go on meanwhile: the sums, once `finish` has seen the rest.
+
+        There is no agreement of its own: several of these stand for one that was made before.
+        """
+        carried = self._carried(values)
+        begun: list[Any] = []
+        self._run(
+            lambda: begun.append(torch.distributed.all_reduce(carried, group=self._group(carried), async_op=True))
+        )
+        self._count_sum(carried)
+        return carried, begun[0]
+
+    def finish(self, work: Any) -> None:
+        """Wait for what was begun."""
+        self._run(work.wait)
+
+    def _count_sum(self, values: torch.Tensor) -> None:
+        self.sent_bytes += 2 * (self.size - 1) * values.numel() * values.element_size() // self.size
+        self.messages += 2 * (self.size - 1)
 
     def _gather_equal(self, own: torch.Tensor) -> torch.Tensor:
         """(size, ...) the tensors of all processes, which are of one shape."""

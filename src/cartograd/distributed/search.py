@@ -114,7 +114,7 @@ def search_ring(ranks: Ranks, rows: Rows, bounds: list[int], wanted: Wanted, que
     if wanted.backend not in ("auto", "exact"):
         log.warning("backend %r does not serve rows spread over processes; searching exactly", wanted.backend)
     with no_grad(), torch.no_grad(), full_precision(), all_cores(rows.device):
-        ready, mapped = _ready(ranks, rows, queries, wanted.metric)
+        ready, mapped = prepared_by_all(ranks, rows, queries, wanted.metric)
         start = bounds[ranks.rank]
         own = torch.arange(start, start + rows.count, device=rows.device) if queries is None else None
         asked = ready.data if ready.other is None else ready.other
@@ -153,7 +153,9 @@ class _Best:
         self.raw, self.ids = values[:, : self.k].contiguous(), both.gather(1, by_value[:, : self.k]).contiguous()
 
 
-def _ready(ranks: Ranks, rows: Rows, queries: Rows | None, metric: MetricLike) -> tuple[Ready, Callable[[Rows], Rows]]:
+def prepared_by_all(
+    ranks: Ranks, rows: Rows, queries: Rows | None, metric: MetricLike
+) -> tuple[Ready, Callable[[Rows], Rows]]:
     """As `make_ready`, with what depends on all rows found out from all processes; and how to prepare other rows.
 
     Rows travel as they were given: prepared ones have been rounded, and would be measured otherwise.

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from cartograd.affinity import checks
-from cartograd.distributed import row_bounds
 from cartograd.embedding import loop, matching
 from cartograd.embedding.degenerate import disc_of_equal_rows
+from cartograd.embedding.device_choice import memory_told, moved
 from cartograd.embedding.estimator import Estimator, at_least_two_rows, detached, loses_nothing
 from cartograd.embedding.memory import refuse_if_too_large
 from cartograd.embedding.optimisers import (
@@ -24,8 +24,8 @@ from cartograd.embedding.placement import Placement, mean_of_neighbours, place
 from cartograd.embedding.report import Report
 from cartograd.embedding.resuming import check_checkpoints
 from cartograd.embedding.shared_fit import SharedFit
-from cartograd.embedding.sharing import joined, shared
-from cartograd.embedding.source import Source, make_source, owned, searchable
+from cartograd.embedding.sharing import divided, joined, placed_by_all, shared, source_of, start_of, whole_graph
+from cartograd.embedding.source import Source, owned, searchable
 from cartograd.embedding.start import check_start, starting_points
 from cartograd.engine import Tensor
 from cartograd.errors import OptionError, UnsupportedError
@@ -160,10 +160,10 @@ class AffinityMatcher(SharedFit, Estimator):
         """
         with shared(self):
             self._check_parameters()
-            given, y = joined(self, self._read(X, reset=True), y)
+            given, y = joined(self, moved(self, self._read(X, reset=True)), y)
             at_least_two_rows(given, type(self).__name__)
             self._check_data(given, y)
-            with all_cores(given.rows.device):
+            with all_cores(given.rows.device), memory_told(self):
                 self._fit(given, y)
         return self.embedding_
 
@@ -175,22 +175,21 @@ class AffinityMatcher(SharedFit, Estimator):
         """
         given = self._read(X, reset=False)
         with all_cores(given.rows.device), torch.no_grad():
-            return detached(place(self, given.rows), given)
+            asked, own = placed_by_all(self, given)
+            return detached(place(self, asked.rows)[own], given)
 
     def _fit(self, given: Given, y: Any) -> None:
         self.report_ = Report(method=type(self).__name__, n=given.rows.count, d=given.rows.width)
         self._seed = seed_of(self.random_state)
-        self._given = given
         with self.report_.phase("duplicates"):
-            source = make_source(given.rows, self._metric(), self._merges())
+            self._given, source = source_of(self, given)
         if source.n == 1:
-            layout = disc_of_equal_rows(given.rows, self.n_components, self._seed)
+            layout = disc_of_equal_rows(self._given.rows, self.n_components, self._seed)
             self._finish(source, layout, layout[:1])
             return
         refuse_if_too_large(self, source)
         self._source = source
-        if self._ranks is not None and self._owns_rows():
-            self._bounds = row_bounds(source.n, self._ranks.size)
+        self._bounds = divided(self, source.n)
         self.on_affinity_computation_start()
         self.affinity_in_ = self._affinity(source, y)
         self.on_affinity_computation_end()
@@ -282,8 +281,10 @@ class AffinityMatcher(SharedFit, Estimator):
     def _start(self, source: Source) -> torch.Tensor:
         graph = self.affinity_in_ if isinstance(self.affinity_in_, Graph) else None
         rows = None if source.metric == "precomputed" else source.rows
-        init = self.init
-        if not isinstance(init, str) and source.distinct is not None:
+        init = start_of(self, source, self.init)
+        if graph is not None and (rows is None or (isinstance(init, str) and init == "spectral")):
+            graph = whole_graph(self, graph)
+        if not isinstance(self.init, str) and source.distinct is not None:
             init = torch.as_tensor(init)[source.distinct.first]
         points = starting_points(init, self.init_scaling, rows, graph, source.n, self.n_components, self._seed)
         return points.to(device=source.rows.device, dtype=self._precision(source)).contiguous()

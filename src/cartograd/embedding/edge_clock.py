@@ -48,10 +48,10 @@ class Piece:
         return torch.nonzero(torch.floor((step + 1) * self.rates) > torch.floor(step * self.rates))[:, 0]
 
     def row_sums(self, values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """Sums of values (a, c) by their rows (rising), each from left to right, (stop - start, c)."""
+        """Sums of values (c, a) by their rows (rising), each from left to right, (stop - start, c)."""
         counts = torch.bincount(rows - self.start, minlength=self.stop - self.start)
-        offsets = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)])
-        return torch.segment_reduce(values, "sum", offsets=offsets, axis=0, initial=0.0)
+        offsets = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)]).expand(len(values), -1)
+        return torch.segment_reduce(values, "sum", offsets=offsets, axis=1, initial=0.0).T
 
 
 def shares(weights: torch.Tensor, largest: float | None = None) -> torch.Tensor:

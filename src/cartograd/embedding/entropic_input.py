@@ -10,6 +10,7 @@ from cartograd.affinity import checks
 from cartograd.affinity.entropic_rows import solve_rows
 from cartograd.embedding.neighbor import NeighborEmbedding, default_of
 from cartograd.embedding.neighbourhood import entropic_graph, fitting_perplexity, neighbours_for
+from cartograd.embedding.sharing import own_joint
 from cartograd.embedding.source import Source
 from cartograd.neighbors import Graph
 from cartograd.neighbors.intake import Given
@@ -43,6 +44,8 @@ class EntropicInput(NeighborEmbedding):
         k = neighbours_for(self.perplexity_, source.n, getattr(self, "sparsity", True))
         near = self._neighbourhood(source, k)
         with self.report_.phase("affinities"):
+            if self._bounds is not None:
+                return own_joint(self, near, self.perplexity_).to(dtype=self._precision(source))
             return entropic_graph(near, self.perplexity_).to(dtype=self._precision(source))
 
     def _kept_besides(self) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from cartograd.embedding import device_rows
+from cartograd.embedding.device_rows import SampledOnDevice
 from cartograd.embedding.entropic_input import EntropicInput
 from cartograd.embedding.kernel_rows import inherited, served
 from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
@@ -25,8 +27,8 @@ FORCES = (
 class EntropicSampled(EntropicInput, NegativeSamplingNeighborEmbedding):
     """A neighbour embedding of joint probabilities with random rows for its repulsion.
 
-    On the CPU, in float32 and in the plane, large maps are made by kernels, which draw the random rows of
-    ``neg_indices_`` without writing them down.
+    In float32 and in the plane, large maps on the CPU and all on a GPU are made by kernels, which draw the random rows
+    of ``neg_indices_`` without writing them down.
     """
 
     if TYPE_CHECKING:
@@ -41,18 +43,26 @@ class EntropicSampled(EntropicInput, NegativeSamplingNeighborEmbedding):
 
     def _affinity(self, source: Source, y: Any) -> Graph:
         usual = self._has_closed_form() and inherited(type(self), self._usual(), FORCES)
-        size = served(source.n, self.n_components, self._precision(source), source.rows.device)
-        changed = self.discard_NNs or self.encoder is not None or self._bounds is not None
+        shape = source.n, self.n_components, self._precision(source), source.rows.device
+        size = served(*shape) or device_rows.served(*shape)
+        changed = self.discard_NNs or self.encoder is not None
+        changed = changed or (self._bounds is not None and source.rows.device.type != "cpu")
         self._by_kernel = size and usual and not changed
-        if self._by_kernel:
+        if self._by_kernel and source.rows.device.type == "cpu":
             cpu.prepare(MODULE)  # while the search is at work
         return super()._affinity(source, y)
 
     @cached_property
-    def _rows(self) -> SampledRows | None:
+    def _rows(self) -> SampledRows | SampledOnDevice | None:
         """The graph as the kernels take it; None where torch makes the map."""
-        wanted = self._by_kernel and isinstance(self.affinity_in_, Graph) and cpu.usable()
-        return SampledRows(self.affinity_in_, self._kind(), self._seed) if wanted else None
+        if not (self._by_kernel and isinstance(self.affinity_in_, Graph)):
+            return None
+        if self.affinity_in_.device.type == "cuda":
+            return SampledOnDevice(self.affinity_in_, self._kind(), self._seed)
+        return SampledRows(self.affinity_in_, self._kind(), self._seed, self._part()) if cpu.usable() else None
+
+    def _owns_rows(self) -> bool:
+        return self.encoder is None and self._has_closed_form()
 
     def _draw(self, step: int) -> None:
         if self._rows is None:

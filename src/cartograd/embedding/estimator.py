@@ -57,7 +57,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     n_components : int, default=2
         Dimensions of the map.
     device : torch.device or str, default="auto"
-        Where to compute; "auto" for where the data are.
+        Where to compute; "auto" for where the data are, or, for a map of more than 20,000 rows in the memory of the
+        CPU, a GPU where there is one.
     verbose : bool, default=False
         Whether to show progress bars, where standard error is a terminal.
     random_state : int, numpy.random.RandomState or numpy.random.Generator, default=None

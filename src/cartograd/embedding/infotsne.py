@@ -81,7 +81,7 @@ class InfoTSNE(EntropicSampled, Parametric):
 
     def _compute_repulsive_loss(self) -> Any:
         w = 1 / (1 + self._sampled(self.embedding_))
-        return torch.log(w.sum(1)).sum() / len(w)
+        return torch.log(w.sum(1)).sum() / len(self._layout)
 
     def _compute_attractive_gradients(self) -> torch.Tensor:
         if "_blocks" not in vars(self):
@@ -95,7 +95,7 @@ class InfoTSNE(EntropicSampled, Parametric):
             w = s.add_(1).reciprocal_()
             return w.square() * (-1 / (n * w.sum(1, keepdim=True)))
 
-        return push_both_ends(self._layout, self.neg_indices_, slope)
+        return push_both_ends(self._layout, self.neg_indices_, slope, self._part())
 
     def _batch_attraction(self, s: Any) -> Any:
         return torch.log1p(s).mean()

@@ -75,7 +75,7 @@ class LargeVis(EntropicSampled, Parametric):
 
     def _compute_repulsive_loss(self) -> Any:
         s = self._sampled(self.embedding_)
-        return (torch.log(2 + s) - torch.log1p(s)).sum() / len(s)
+        return (torch.log(2 + s) - torch.log1p(s)).sum() / len(self._layout)
 
     def _compute_attractive_gradients(self) -> torch.Tensor:
         if "_blocks" not in vars(self):
@@ -83,7 +83,8 @@ class LargeVis(EntropicSampled, Parametric):
         return self._blocks.pull(self._layout, self._pull)
 
     def _compute_repulsive_gradients(self) -> torch.Tensor:
-        return push_both_ends(self._layout, self.neg_indices_, lambda s: -self._push(s) / len(self._layout))
+        n = len(self._layout)
+        return push_both_ends(self._layout, self.neg_indices_, lambda s: -self._push(s) / n, self._part())
 
     def _batch_attraction(self, s: Any) -> Any:
         return torch.log(2 + s).mean()

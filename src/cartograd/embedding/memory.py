@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,14 +18,20 @@ from cartograd.neighbors.tiles import TILE_ROWS
 if TYPE_CHECKING:
     from cartograd.embedding.base import AffinityMatcher
     from cartograd.embedding.source import Source
+    from cartograd.neighbors.rows import Rows
 
 GIB = float(1 << 30)
+BLOCKS = 20_000
+"""Rows in all the blocks of data that are held at once."""
+WORTH_RETURNING = 1 << 25
+"""Bytes of data from which on freed memory is returned between the parts of a fit."""
 
 
 def free_bytes(device: torch.device) -> float:
     """Memory that can still be taken on the device; infinity where it cannot be known."""
     if device.type == "cuda":
-        return float(torch.cuda.mem_get_info(device)[0])
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch's, for the next tensor
+        return float(torch.cuda.mem_get_info(device)[0] + kept)
     path = Path("/proc/meminfo")
     if not path.exists():
         return float("inf")
@@ -31,11 +41,30 @@ def free_bytes(device: torch.device) -> float:
     return float("inf")
 
 
+def return_freed(rows: Rows) -> None:
+    """Give memory that was freed back to the system, after a part of a fit that took much of it.
+
+    The C library of Linux keeps it, in pieces that the next part cannot use, so peaks would add up. Elsewhere, on GPUs
+    and for small data nothing is done.
+    """
+    trim = _trim()
+    if trim is not None and rows.device.type == "cpu" and rows.count * rows.width * 4 >= WORTH_RETURNING:
+        trim(0)
+
+
+@functools.cache
+def _trim() -> Callable[[int], int] | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
 def graph_bytes(n: int, k: int, d: int, size: int, sampled: int = 0) -> float:
     """The most a fit holds beside the data themselves, by figures seen.
 
     Per neighbour the two directions of an edge as they are sorted (int64 keys, order, weights in float64), per row
-    the keys and places, a working copy of the data with tiles of distances, and the pairs sampled at a step.
+    the keys and places, the blocks of data that a search works on or, at the end, the copy that the map keeps, and the
+    pairs sampled at a step.
 
     Parameters
     ----------
@@ -46,8 +75,9 @@ def graph_bytes(n: int, k: int, d: int, size: int, sampled: int = 0) -> float:
     sampled : int, default=0
         Points drawn for each row at a step.
     """
-    tiles = 36.0 * min(n, TILE_ROWS) ** 2 if n <= EXACT_UP_TO else 0.0  # of the exact search
-    return 30e6 + tiles + n * (2000.0 + 150.0 * k + 3.8 * d * size + 28.0 * sampled)
+    tiles = 12.0 * min(n, TILE_ROWS) ** 2 if n <= EXACT_UP_TO else 0.0  # of the exact search
+    copies = d * size * max(3.4 * min(n, BLOCKS), 1.1 * n)
+    return 90e6 + tiles + copies + n * (600.0 + 120.0 * k + 28.0 * sampled)
 
 
 def refuse_if_too_large(model: AffinityMatcher, source: Source) -> None:

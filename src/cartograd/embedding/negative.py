@@ -56,7 +56,8 @@ class NegativeSamplingNeighborEmbedding(NeighborEmbedding):
 
     def _draw(self, step: int) -> None:
         """Draw the negatives of a step."""
-        self.neg_indices_ = self._complement.draw_all(int(self.n_negatives or 0), self._seed, step)
+        own = self._own_rows()
+        self.neg_indices_ = self._complement.draw_all(int(self.n_negatives or 0), self._seed, step, own.start, own.stop)
 
     def _sampled_pairs(self) -> int:
         return int(self.n_negatives or 0)
@@ -65,5 +66,5 @@ class NegativeSamplingNeighborEmbedding(NeighborEmbedding):
         return (*super()._buffers(), "_complement", "_step", "neg_indices_")
 
     def _sampled(self, Z: Any) -> Any:
-        """Squared distances of each point to its negatives, (n, n_negatives), of a tensor of either kind."""
-        return ((Z[:, None, :] - Z[self.neg_indices_]) ** 2).sum(2)
+        """Squared distances of own points to their negatives, (m, n_negatives), of a tensor of either kind."""
+        return ((Z[self._own_rows()][:, None, :] - Z[self.neg_indices_]) ** 2).sum(2)

@@ -13,7 +13,8 @@ from cartograd.affinity import checks
 from cartograd.affinity.data import check_source
 from cartograd.embedding import loop
 from cartograd.embedding.base import AffinityMatcher
-from cartograd.embedding.memory import graph_bytes
+from cartograd.embedding.kernel_rows import served
+from cartograd.embedding.memory import graph_bytes, return_freed
 from cartograd.embedding.neighbourhood import FARTHEST, Neighbourhood, found_or_given
 from cartograd.embedding.placement import fixed_sample, mean_of_neighbours, ordered_sum, refine
 from cartograd.embedding.sharing import own_neighbourhood
@@ -121,6 +122,7 @@ class NeighborEmbedding(AffinityMatcher):
             if found is None:
                 found = source.neighbours(k, self.backend, self._seed, self.verbose)
             self._near = Neighbourhood.of(*found)
+            return_freed(source.rows)
             return self._near
 
     def _phase_length(self, step: int) -> int:
@@ -147,9 +149,10 @@ class NeighborEmbedding(AffinityMatcher):
     def _memory(self, n: int, d: int, size: int) -> tuple[float, str]:
         if self.affinity_in is not None:
             return super()._memory(n, d, size)
-        return graph_bytes(
-            n, self._searched(n), d, size, self._sampled_pairs()
-        ), "use fewer neighbours, float32 data or fewer rows"
+        by_kernel = served(n, self.n_components, self._given.rows.dtype, self._given.rows.device)
+        sampled = 0 if by_kernel else self._sampled_pairs()  # a kernel draws a pair where it needs it
+        needed = graph_bytes(n, self._searched(n), d, size, sampled)
+        return needed, "use fewer neighbours, float32 data or fewer rows"
 
     def _sampled_pairs(self) -> int:
         return 0

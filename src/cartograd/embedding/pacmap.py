@@ -11,10 +11,12 @@ import torch
 
 from cartograd.affinity import PACMAPAffinity, checks, far_pairs, mid_near_pairs
 from cartograd.affinity.pacmap import EXTRA_CANDIDATES
-from cartograd.embedding import pair_rows
+from cartograd.affinity.pairs import drawn_mid_near, local_scales, rescaled_neighbours
+from cartograd.embedding import device_rows, pair_rows
+from cartograd.embedding.device_rows import PairsOnDevice
 from cartograd.embedding.kernel_rows import inherited, served
 from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
-from cartograd.embedding.neighbourhood import found_or_given
+from cartograd.embedding.neighbourhood import Neighbourhood, found_or_given
 from cartograd.embedding.pair_forces import Pairs
 from cartograd.embedding.pair_rows import PairRows
 from cartograd.embedding.parametric import Parametric
@@ -22,6 +24,7 @@ from cartograd.embedding.parametric_batches import Objective, PairObjective
 from cartograd.embedding.reduction import DIMENSIONS, reduced
 from cartograd.embedding.sampling import Complement
 from cartograd.embedding.source import TRUE_DISTANCE, Source, searchable
+from cartograd.embedding.spread_source import SpreadSource, ranked_by_all
 from cartograd.errors import OptionError
 from cartograd.kernels import cpu
 from cartograd.neighbors import Graph
@@ -160,38 +163,57 @@ class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
         near, mid, far = fitting_pairs(source.n, *self._counts())
         self._searched_in, self._reduction = source, None
         self._by_kernel = self._served(source)
-        if self._by_kernel:
+        if self._by_kernel and source.rows.device.type == "cpu":
             cpu.prepare(pair_rows.MODULE)  # while the search is at work
         if self.precomputed_knn is None:
             with self.report_.phase("reduction"):
                 self._searched_in, self._reduction = reduced(source, self._seed)
         found = self._neighbourhood(self._searched_in, self._candidates(source.n, near))
         with self.report_.phase("affinities"):
-            affinity = PACMAPAffinity(near)
-            self.near_indices_, _ = affinity.neighbours(None, knn=(found.indices, found.distances))
+            self.near_indices_ = self._near_pairs(found, near)
             self.mid_near_indices_ = self._mid_near(self._searched_in, mid)
             self.neg_indices_ = self._far(far)
-            dtype = self._precision(source)
-            return Graph.from_knn(self.near_indices_, torch.ones_like(self.near_indices_, dtype=dtype))
+            return self._graph(source.n, self._precision(source))
+
+    def _near_pairs(self, found: Neighbourhood, count: int) -> torch.Tensor:
+        part = self._part()
+        if part is None:
+            return PACMAPAffinity(count).neighbours(None, knn=(found.indices, found.distances))[0]
+        scales = part.whole(local_scales(found.distances), "local scales")
+        return rescaled_neighbours(found.indices, found.distances, count, scales)[0]
+
+    def _graph(self, n: int, dtype: torch.dtype) -> Graph:
+        """The near pairs as a graph; of own rows, where there are others."""
+        near, part = self.near_indices_, self._part()
+        first = 0 if part is None else part.own.start
+        rows = torch.arange(first, first + len(near), device=near.device)[:, None].expand(near.shape).reshape(-1)
+        return Graph.from_edges(rows, near.reshape(-1), torch.ones(len(rows), dtype=dtype, device=near.device), n)
+
+    def _owns_rows(self) -> bool:
+        return self.encoder is None and self._has_closed_form()
 
     def _served(self, source: Source) -> bool:
         """Whether the kernel for the CPU can lay out these rows: the forces are those it knows."""
         usual = self._has_closed_form() and inherited(type(self), PACMAP, FORCES)
-        size = served(source.n, self.n_components, self._precision(source), source.rows.device)
-        return size and usual and self.encoder is None and self._bounds is None
+        shape = source.n, self.n_components, self._precision(source), source.rows.device
+        size = served(*shape) or device_rows.served(*shape)
+        alone = self._bounds is None or source.rows.device.type == "cpu"
+        return size and usual and self.encoder is None and alone
 
     def _kinds(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         return self.near_indices_, self.mid_near_indices_, self.neg_indices_
 
     @cached_property
-    def _rows(self) -> PairRows | None:
+    def _rows(self) -> PairRows | PairsOnDevice | None:
         """The pairs as the kernel takes them; None where torch makes the map."""
-        return PairRows(self._kinds()) if self._by_kernel and cpu.usable() else None
+        if self._by_kernel and self.near_indices_.is_cuda:
+            return PairsOnDevice(self._kinds())
+        return PairRows(self._kinds(), self._part()) if self._by_kernel and cpu.usable() else None
 
     @cached_property
     def _pairs(self) -> list[Pairs]:
         """The pairs as torch takes them."""
-        return [Pairs.of(others, self._layout.dtype) for others in self._kinds()]
+        return [Pairs.of(others, self._layout.dtype, self._part()) for others in self._kinds()]
 
     def _candidates(self, n: int, near: int) -> int:
         """How many nearest rows are looked at: all that were given, where some were."""
@@ -202,13 +224,18 @@ class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
     def _mid_near(self, source: Source, count: int) -> torch.Tensor:
         metric = source.metric
         true = TRUE_DISTANCE.get(metric, metric) if isinstance(metric, str) else metric
-        return mid_near_pairs(searchable(source.rows), count, self._seed, true).to(source.rows.device)
+        part = self._part()
+        own = None if part is None else part.own
+        if isinstance(source, SpreadSource) and own is not None:
+            rows = torch.arange(own.start, own.stop, device=source.rows.device)
+            return drawn_mid_near(rows, source.n, count, self._seed, ranked_by_all(source))
+        return mid_near_pairs(searchable(source.rows), count, self._seed, true, own).to(source.rows.device)
 
     def _far(self, count: int) -> torch.Tensor:
-        near = self.near_indices_
-        if not self.discard_NNs or near.shape[1] >= len(near) - 1:
+        near, part, n = self.near_indices_, self._part(), self._source.n
+        if not self.discard_NNs or near.shape[1] >= n - 1:
             near = near[:, :0]  # where all others are near, near ones repel too: something has to
-        return far_pairs(near, count, self._seed)
+        return far_pairs(near, count, self._seed, 0 if part is None else part.own.start, n)
 
     def _allowed(self) -> Complement:
         return Complement.of_self(len(self._layout), self._layout.device)
@@ -227,7 +254,7 @@ class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
 
     def _squares(self, others: torch.Tensor) -> Any:
         Z: Any = self.embedding_
-        return ((Z[:, None, :] - Z[others]) ** 2).sum(2)
+        return ((Z[self._own_rows()][:, None, :] - Z[others]) ** 2).sum(2)
 
     def _compute_attractive_loss(self) -> Any:
         near, mid, _ = self.weights_

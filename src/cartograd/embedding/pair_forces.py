@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import torch
 
+from cartograd.distributed import Part
+from cartograd.distributed.edges import both_ends
 from cartograd.embedding.forces.edges import EdgeBlocks
 from cartograd.neighbors import Graph
 
@@ -37,8 +39,11 @@ class Pairs:
     matrix: torch.Tensor | None
 
     @classmethod
-    def of(cls, others: torch.Tensor, dtype: torch.dtype) -> Pairs:
-        """The pairs of each row i with row i of `others`, (n, m) int64."""
+    def of(cls, others: torch.Tensor, dtype: torch.dtype, part: Part | None = None) -> Pairs:
+        """The pairs of each row i with row i of `others`, (n, m) int64; those are of one process's `part` if given."""
+        if part is not None:
+            graph = both_ends(part.ranks, part.bounds, others, dtype)
+            return cls(None, 2 * graph.to_dense()) if graph.n <= DENSE_ROWS else cls(EdgeBlocks.of(graph), None)
         n, m = others.shape
         rows = torch.arange(n, device=others.device)[:, None].expand(n, m).reshape(-1)
         columns = others.reshape(-1)

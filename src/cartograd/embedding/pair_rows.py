@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy
 import torch
 
+from cartograd.distributed import Part
+from cartograd.distributed.edges import listed_ends
 from cartograd.embedding.kernel_rows import each_range
 from cartograd.kernels import cpu
 
@@ -21,9 +23,17 @@ class PairRows:
     ----------
     kinds : sequence of torch.Tensor
         Three of (n, m) int64: row i is a pair with the rows in row i.
+    whose : Part, default=None
+        Where those are the rows of one process.
     """
 
-    def __init__(self, kinds: Sequence[torch.Tensor]) -> None:
+    def __init__(self, kinds: Sequence[torch.Tensor], whose: Part | None = None) -> None:
+        self.own = None if whose is None else whose.own
+        if whose is not None:
+            self.n = whose.bounds[-1]
+            indptr, columns = listed_ends(whose.ranks, whose.bounds, kinds)
+            self.indptr, self.columns = indptr.numpy(), columns.to(torch.int32).numpy()
+            return
         kernels = cpu.load(MODULE)
         self.n = len(kinds[0])
         others = [kind.to(torch.int32).contiguous().numpy() for kind in kinds]
@@ -52,5 +62,5 @@ class PairRows:
             kernel(self.indptr, self.columns, places, out, start, stop, a, b, sums)
             return sums
 
-        sums = sum(each_range(piece, self.n), numpy.zeros(KINDS))
+        sums = sum(each_range(piece, self.n, self.own), numpy.zeros(KINDS))
         return torch.from_numpy(out), tuple(float(part) / 2 for part in sums)  # each pair was met at both ends

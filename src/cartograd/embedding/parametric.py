@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from cartograd.affinity import checks
 from cartograd.affinity.counter import stream
+from cartograd.distributed.checkpoint import open_folder
 from cartograd.embedding.estimator import detached
 from cartograd.embedding.neighbor import NeighborEmbedding
 from cartograd.embedding.parametric_batches import EdgeObjective, Objective
@@ -115,7 +117,10 @@ class Parametric(NeighborEmbedding):
             )
 
     def _options(self) -> EncoderTraining:
-        return EncoderTraining() if self.training is None else self.training
+        options = EncoderTraining() if self.training is None else self.training
+        if self.checkpoint_dir is None or options.checkpoint is not None:
+            return options
+        return replace(options, checkpoint=Path(self.checkpoint_dir) / "encoder.safetensors", resume=self.resume)
 
     def _is_trained(self) -> bool:
         return self.encoder is not None or self.decoder is not None
@@ -140,6 +145,8 @@ class Parametric(NeighborEmbedding):
         self.__dict__.pop("_decoder", None)
         rows = given.rows
         if self.encoder is not None:
+            if self.checkpoint_dir is not None:
+                open_folder(self.checkpoint_dir)
             if self._options().checkpoint is not None:
                 check_folder(self._options().checkpoint)
             ones = torch.ones(rows.width, dtype=torch.float64, device=rows.device)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cartograd.affinity.counter import integers, stream
+from cartograd.distributed.gradients import SharedGradients
 from cartograd.embedding import parametric_checkpoint as files
 from cartograd.embedding.loop import _NoBar
 from cartograd.embedding.optimisers import make_optimiser
@@ -67,6 +68,8 @@ class Training:
         parameters: list[torch.Tensor] = [one for one in self.network.module.parameters() if one.requires_grad]
         decay = {"weight_decay": self.options.weight_penalty} if self.options.weight_penalty else {}
         self.optimiser = make_optimiser(self.options.optimizer, parameters, self.options.learning_rate, decay)
+        ranks = self.model._ranks
+        self.shared = None if ranks is None else SharedGradients(ranks, parameters)
         self.kept = self.network.copied_weights()
         self._began = time.monotonic()
         self._looked = 0
@@ -127,13 +130,44 @@ class Training:
             ids = self.objective.draw(step)
             total += self._step(ids, lambda Z: self.objective.loss(Z, progress))
             self.model.n_iter_ += 1
-            if self.model.timeout is not None and time.monotonic() - self._began > self.model.timeout:
+            if self._time_is_over():
                 return None
         self.epoch += 1
         return float(total) / self.steps_per_epoch
 
+    def _time_is_over(self) -> bool:
+        """Whether the time is over; where several processes train, in any of them."""
+        if self.model.timeout is None:
+            return False
+        over = time.monotonic() - self._began > self.model.timeout
+        if self.shared is None:
+            return over
+        return any(one for (one,) in self.shared.ranks.agree("time of a training", int(over)))
+
+    def _shared_step(self, shared: SharedGradients, ids: torch.Tensor, loss_of: Any) -> torch.Tensor:
+        """The same step by several processes: each sends some of the rows through the encoder.
+
+        The places of all are exchanged, so that the loss is that of the whole batch in each; its gradient goes back
+        through a process's own rows, and the gradients of the weights are added up.
+        """
+        rank, size = shared.ranks.rank, shared.ranks.size
+        start, stop = len(ids) * rank // size, len(ids) * (rank + 1) // size
+        inputs = self.network.prepared(self.model._source.rows.take(ids[start:stop]))
+        self.optimiser.zero_grad(set_to_none=True)
+        with contextlib.nullcontext() if isinstance(self.network.kind, str) else recording():
+            own = self.network.module(Tensor(inputs))
+            whole = shared.ranks.gathered(own.data.detach(), "places of a batch")
+            parts: list[Any] = [Tensor(whole[:start]), own, Tensor(whole[stop:])]
+            loss = loss_of(torch.cat(parts))
+        with shared.summed():
+            loss.backward()
+        self.optimiser.step()
+        return loss.data.detach().to(torch.float64)
+
     def _step(self, ids: torch.Tensor, loss_of: Any) -> torch.Tensor:
         """One step of the optimiser on the loss of these rows' places; the gradient is the engine's."""
+        if self.shared is not None:
+            return self._shared_step(self.shared, ids, loss_of)
         inputs = self.network.prepared(self.model._source.rows.take(ids))
         self.optimiser.zero_grad(set_to_none=True)
         # parameters of a module of one's own may meet each other before they meet the rows
@@ -229,7 +263,7 @@ class Training:
         }
 
     def _save(self) -> None:
-        if self.options.checkpoint is None:
+        if self.options.checkpoint is None or (self.shared is not None and self.shared.ranks.rank > 0):
             return
         numbers, state = files.flat_state(self.optimiser)
         tensors = {f"weights.{name}": one for name, one in self.network.copied_weights().items()}

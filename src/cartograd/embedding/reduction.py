@@ -11,6 +11,7 @@ from cartograd.embedding.pca import START_TOLERANCE
 from cartograd.embedding.projection import product
 from cartograd.embedding.singular import leading
 from cartograd.embedding.source import Source
+from cartograd.embedding.spread_source import SpreadSource, spread_spectrum
 from cartograd.neighbors.rows import Rows, TensorRows
 
 DIMENSIONS = 100
@@ -49,6 +50,10 @@ def reduced(source: Source, seed: int) -> tuple[Source, Reduction | None]:
     wide = source.rows.width > DIMENSIONS and source.n > DIMENSIONS
     if not wide or source.metric not in ("euclidean", "sqeuclidean"):
         return source, None
-    found = leading(source.rows, DIMENSIONS, seed, START_TOLERANCE)
-    projection = Reduction(found.data.mean, found.directions, found.data.scale)
+    if isinstance(source, SpreadSource):
+        spectrum = spread_spectrum(source, DIMENSIONS, seed)
+        projection = Reduction(spectrum.mean, spectrum.directions, spectrum.scale)
+    else:
+        found = leading(source.rows, DIMENSIONS, seed, START_TOLERANCE)
+        projection = Reduction(found.data.mean, found.directions, found.data.scale)
     return replace(source, rows=projection.of(source.rows)), projection

@@ -185,9 +185,7 @@ def identity(model: AffinityMatcher) -> dict[str, Any]:
     found.update(checkpoint.digest(source.register.ids).encode())
     if source.distinct is not None:
         found.update(checkpoint.digest(source.distinct.inverse).encode())
-    named = {f"the parameter {name}": told(value) for name, value in sorted(model.get_params(deep=False).items())}
-    for name in BESIDE:
-        named.pop(f"the parameter {name}", None)
+    named = {f"the parameter {name}": told(value) for name, value in parameters_of(model).items()}
     return {
         "the method": type(model).__name__,
         "the number of different rows": source.n,
@@ -196,6 +194,11 @@ def identity(model: AffinityMatcher) -> dict[str, Any]:
         "the seed": model._seed,
         **named,
     }
+
+
+def parameters_of(model: AffinityMatcher) -> dict[str, Any]:
+    """The parameters that a map depends on, by name."""
+    return {name: value for name, value in sorted(model.get_params(deep=False).items()) if name not in BESIDE}
 
 
 def told(value: Any) -> str:

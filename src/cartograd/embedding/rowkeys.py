@@ -22,12 +22,15 @@ def row_keys(rows: Rows) -> torch.Tensor:
     """The key of each row, (n, 2) int64."""
     factors = _factors(rows.width, rows.device)
     tile = max(1, tile_rows(rows.width) // 2)
-    starts = range(0, rows.count, tile)
+    keys = torch.empty(rows.count, 2, dtype=torch.int64, device=rows.device)
 
-    def keys_of(start: int) -> torch.Tensor:
-        return _hashed(rows.block(start, min(start + tile, rows.count)), factors)
+    def write(start: int) -> None:  # small answers kept between large blocks would leave holes that no block fits
+        stop = min(start + tile, rows.count)
+        keys[start:stop] = _hashed(rows.block(start, stop), factors)
 
-    return torch.cat(list(spread(keys_of, starts)))
+    for _ in spread(write, range(0, rows.count, tile)):
+        pass
+    return keys
 
 
 def _factors(width: int, device: torch.device) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from cartograd.distributed import Ranks
+from cartograd.distributed import Part, Ranks
 
 
 class SharedFit:
@@ -30,10 +30,18 @@ class SharedFit:
             return slice(0, len(self._layout))
         return slice(self._bounds[self._ranks.rank], self._bounds[self._ranks.rank + 1])
 
+    def _part(self) -> Part | None:
+        """The part of the map that this process owns; None where it owns all."""
+        return None if self._ranks is None or self._bounds is None else Part(self._ranks, self._bounds)
+
     def _share_layout(self) -> None:
         """Give the other processes the rows that this one has moved, and get theirs."""
         if self._ranks is not None and self._bounds is not None:
             self._ranks.share_rows(self._layout, self._bounds)
+
+    def _sharers(self) -> int:
+        """How many processes share the map row by row: what each knows of all counts once in their sum."""
+        return 1 if self._ranks is None or self._bounds is None else self._ranks.size
 
     def _over_all(self, value: float, what: str) -> float:
         """The sum of a number over the processes that own rows; the number itself where there are no others."""

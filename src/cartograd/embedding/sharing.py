@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,12 +22,22 @@ from cartograd.affinity import checks
 from cartograd.affinity.data import not_negative
 from cartograd.affinity.entropic_rows import solve_rows
 from cartograd.affinity.fuzzy import memberships, smooth_distances
-from cartograd.distributed import Ranks, find_ranks
+from cartograd.distributed import Part, Ranks, find_ranks, row_bounds
 from cartograd.distributed.edges import own_graph
 from cartograd.distributed.search import Wanted, search_own
 from cartograd.embedding.neighbourhood import FARTHEST, Neighbourhood
+from cartograd.embedding.resuming import parameters_of, told
 from cartograd.embedding.rowkeys import row_keys
-from cartograd.embedding.source import TRUE_DISTANCE, Source, searchable
+from cartograd.embedding.source import Source, make_source, searchable
+from cartograd.embedding.spread_source import (
+    SpreadRows,
+    SpreadSource,
+    serves_all,
+    spread_scores,
+    spread_source,
+    there,
+    true_metric,
+)
 from cartograd.errors import InputError
 from cartograd.neighbors import Graph
 from cartograd.neighbors.intake import Given
@@ -64,6 +76,7 @@ def joined(model: AffinityMatcher, given: Given, y: Any) -> tuple[Given, Any]:
     ranks = model._ranks
     if ranks is None:
         return given, y
+    check_alike(model, ranks)
     found = _facts(ranks, given)
     if getattr(model, "distributed", "auto") != "sharded" and bool((found == found[0]).all()):
         return given, y
@@ -74,7 +87,43 @@ def joined(model: AffinityMatcher, given: Given, y: Any) -> tuple[Given, Any]:
     if y is not None:
         y = ranks.gathered(torch.as_tensor(array_from(y, "y")), "labels").numpy()
     log.info("%d processes hold %s rows of %d", ranks.size, counts, sum(counts))
+    if _stays_spread(model, given, y):
+        held = [sum(counts[:rank]) for rank in range(ranks.size + 1)]
+        return Given(SpreadRows(given.rows, held), given.kind, given.home), y
+    log.info("every process gets all rows")
     return gathered_rows(ranks, given), y
+
+
+def _stays_spread(model: AffinityMatcher, given: Given, y: Any) -> bool:
+    """Whether a map can be made of rows without any process having all of them."""
+    plain = given.sparse is None and model._metric() != "precomputed"
+    return model._owns_rows() and plain and y is None and getattr(model, "precomputed_knn", None) is None
+
+
+def source_of(model: AffinityMatcher, given: Given) -> tuple[Given, Source]:
+    """The source of the rows given; where they are spread, but too few for all processes to own some, of all rows."""
+    if not isinstance(given.rows, SpreadRows):
+        return given, make_source(given.rows, model._metric(), model._merges())
+    source = spread_source(given.rows, model._metric(), model._merges())
+    if serves_all(source.bounds):
+        return given, source
+    assert model._ranks is not None
+    given = gathered_rows(model._ranks, Given(given.rows.local, given.kind, given.home))
+    return given, make_source(given.rows, model._metric(), model._merges())
+
+
+def check_alike(model: AffinityMatcher, ranks: Ranks) -> None:
+    """Refuse processes with different parameters: they would wait for different things of each other."""
+    named = {"method": type(model).__name__, **{name: told(value) for name, value in parameters_of(model).items()}}
+    sums = torch.tensor([[zlib.crc32(text.encode()) for text in named.values()]], dtype=torch.int64)
+    found = ranks.gathered(sums, f"{sums.shape[1]} parameters")
+    for (name, text), column in zip(named.items(), found.T, strict=True):
+        other = torch.nonzero(column != column[0])[:, 0].tolist()
+        if other:
+            raise InputError(
+                f"{name} is not the same in process 0 and process {other[0]} (here, in process {ranks.rank}, it is "
+                f"{text}): give all processes the same parameters"
+            )
 
 
 def _facts(ranks: Ranks, given: Given) -> torch.Tensor:
@@ -118,6 +167,19 @@ def gathered_rows(ranks: Ranks, given: Given) -> Given:
     return Given(TensorRows(ranks.gathered(own, "rows")), given.kind, given.home)
 
 
+def divided(model: AffinityMatcher, n: int) -> list[int] | None:
+    """Whose rows are whose; None where a process works alone, or each makes the whole map: it is small, or is one whose
+    rows cannot be moved apart from each other.
+    """
+    if model._ranks is None:
+        return None
+    bounds = row_bounds(n, model._ranks.size)
+    if model._owns_rows() and all(a < b for a, b in pairwise(bounds)):
+        return bounds
+    log.info("each of the %d processes makes the whole map", model._ranks.size)
+    return None
+
+
 # what is found for own rows
 
 
@@ -129,12 +191,7 @@ def own_neighbourhood(
     assert model._bounds is not None
     start, stop = model._bounds[model._ranks.rank], model._bounds[model._ranks.rank + 1]
     if found is None:
-        metric = TRUE_DISTANCE.get(source.metric, source.metric) if isinstance(source.metric, str) else source.metric
-        backend = "auto" if model.backend is None else model.backend
-        wanted = Wanted(k, metric, backend, model._seed, model.verbose)
-        indices, distances = search_own(searchable(source.rows), start, stop, wanted, source.rows.device)
-        distances = not_negative(distances, metric)
-        distances = distances.sqrt() if metric == "sqhyperbolic" else distances
+        indices, distances = _searched(model, source, k, slice(start, stop))
     else:
         indices, distances = (part[start:stop].to(source.rows.device) for part in found)
     last = model._ranks.gathered(distances[:, -1].to(torch.float64), "distances of the last neighbours")
@@ -144,36 +201,41 @@ def own_neighbourhood(
     return Neighbourhood(indices, near.to(distances.dtype), scale)
 
 
+def _searched(model: AffinityMatcher, source: Source, k: int, own: slice) -> tuple[torch.Tensor, torch.Tensor]:
+    if isinstance(source, SpreadSource):
+        return source.neighbours(k, model.backend, model._seed, model.verbose)
+    metric = true_metric(source.metric)
+    wanted = Wanted(k, metric, "auto" if model.backend is None else model.backend, model._seed, model.verbose)
+    indices, distances = search_own(searchable(source.rows), own.start, own.stop, wanted, source.rows.device)
+    distances = not_negative(distances, metric)
+    return indices, distances.sqrt() if metric == "sqhyperbolic" else distances
+
+
 @dataclass(frozen=True)
-class OwnEdges:
+class OwnEdges(Part):
     """What a process must know of the others' edges to let its own act as if all were its own.
 
     Parameters
     ----------
-    ranks : Ranks
-        The processes.
-    bounds : list of int
-        Whose rows are whose.
+    ranks, bounds
+        See `Part`.
     largest : float
         The largest weight of all edges.
     """
 
-    ranks: Ranks
-    bounds: list[int]
     largest: float
-
-    @property
-    def own(self) -> slice:
-        """The rows of this process."""
-        return slice(self.bounds[self.ranks.rank], self.bounds[self.ranks.rank + 1])
 
     def edges_before(self, count: int) -> int:
         """How many edges the processes before this one have, `count` being its own."""
         return sum(one for (one,) in self.ranks.agree("numbers of edges", count)[: self.ranks.rank])
 
-    def share(self, places: torch.Tensor) -> None:
-        """Get the others' rows of a layout."""
-        self.ranks.share_rows(places, self.bounds)
+
+def largest_over_all(model: AffinityMatcher, value: float) -> float:
+    """The largest of the processes' numbers; the number itself where there are no others."""
+    part = model._part()
+    if part is None:
+        return value
+    return float(part.ranks.gathered(torch.tensor([value], dtype=torch.float64), "largest numbers").max())
 
 
 def own_edges(model: AffinityMatcher, graph: Graph) -> OwnEdges | None:
@@ -181,8 +243,7 @@ def own_edges(model: AffinityMatcher, graph: Graph) -> OwnEdges | None:
     if model._ranks is None or model._bounds is None:
         return None
     largest = float(graph.weights.max()) if graph.n_edges else 0.0
-    most = model._ranks.gathered(torch.tensor([largest], dtype=torch.float64), "largest weights").max()
-    return OwnEdges(model._ranks, model._bounds, float(most))
+    return OwnEdges(model._ranks, model._bounds, largest_over_all(model, largest))
 
 
 def own_memberships(model: AffinityMatcher, near: Neighbourhood, local_connectivity: float, mix: float) -> Graph:
@@ -211,3 +272,34 @@ def _by_column(indices: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tenso
     """Each row's edges in the order of their columns: exponentials are then taken in the order of a whole graph."""
     columns, order = torch.sort(indices, dim=1)
     return columns, values.gather(1, order)
+
+
+def whole_graph(model: AffinityMatcher, graph: Graph) -> Graph:
+    """The edges of all rows, in every process: for what looks at the graph as a whole."""
+    part = model._part()
+    if part is None:
+        return graph
+    log.info("every process gets all edges of the graph")
+    degrees = part.whole(graph.degrees()[part.own], "degrees")
+    indptr = torch.cat([degrees.new_zeros(1), torch.cumsum(degrees, 0)])
+    return Graph(indptr, part.whole(graph.indices, "columns"), part.whole(graph.weights, "weights of edges"))
+
+
+def start_of(model: AffinityMatcher, source: Source, init: Any) -> Any:
+    """What a layout begins with; where rows are spread over processes their scores, which all get, instead of "pca"."""
+    if isinstance(source, SpreadSource) and isinstance(init, str) and init == "pca":
+        return spread_scores(source, model.n_components, model._seed)
+    return init
+
+
+def placed_by_all(model: AffinityMatcher, given: Given) -> tuple[Given, slice]:
+    """New rows to be placed, and which of the answers are this process's.
+
+    Where no process has all rows of the map they place the new rows of all together.
+    """
+    if not isinstance(model._placement.source, SpreadSource):
+        return given, slice(None)
+    ranks = there()
+    counts = [count for (count,) in ranks.agree("new rows", given.rows.count)]
+    before = sum(counts[: ranks.rank])
+    return gathered_rows(ranks, given), slice(before, before + counts[ranks.rank])

@@ -11,6 +11,7 @@ from cartograd.embedding.entropic_input import EntropicInput
 from cartograd.embedding.forces.edges import EdgeBlocks, sne_attraction, sne_attraction_loss
 from cartograd.embedding.forces.exact import sne_repulsion
 from cartograd.embedding.pairs import off_diagonal_distances
+from cartograd.embedding.sharing import largest_over_all
 
 STABLE = 0.35
 
@@ -60,7 +61,10 @@ class SNE(EntropicInput):
         rate = super()._rate_of_phase(optimizer, exaggeration)
         if self._learning_rate() != "auto" or not issubclass(optimizer, torch.optim.SGD):
             return rate
-        return min(rate, STABLE / (exaggeration * float(self.affinity_in_.row_sums().max())))
+        return min(rate, STABLE / (exaggeration * largest_over_all(self, float(self.affinity_in_.row_sums().max()))))
+
+    def _owns_rows(self) -> bool:
+        return self._has_closed_form()
 
     def _compute_attractive_loss(self) -> Any:
         P, Z = self.affinity_in_, self.embedding_
@@ -73,7 +77,7 @@ class SNE(EntropicInput):
         return sne_attraction(self._layout, self._edges())
 
     def _compute_repulsive_gradients(self) -> torch.Tensor:
-        gradient, self._repulsion_loss = sne_repulsion(self._layout)
+        gradient, self._repulsion_loss = sne_repulsion(self._layout, self._part())
         return gradient
 
     def _edges(self) -> EdgeBlocks:

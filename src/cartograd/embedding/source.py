@@ -10,6 +10,7 @@ import numpy
 import torch
 
 from cartograd.affinity.data import MetricLike, not_negative, plain
+from cartograd.embedding.memory import return_freed
 from cartograd.embedding.rowkeys import Distinct, Register, distinct_rows, row_keys
 from cartograd.neighbors import search
 from cartograd.neighbors.query_cells import QueryCells
@@ -96,6 +97,7 @@ def owned(source: Source) -> Source:
     Of a matrix of distances the values are not needed again, and a file is the caller's to keep.
     """
     shared = isinstance(source.rows, TensorRows) and source.distinct is None and source.metric != "precomputed"
+    return_freed(source.rows)
     return replace(source, rows=TensorRows(searchable(source.rows).clone())) if shared else source
 
 

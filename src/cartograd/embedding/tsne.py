@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -11,21 +11,29 @@ import torch
 from cartograd.affinity import checks
 from cartograd.embedding.entropic_input import EntropicInput
 from cartograd.embedding.forces import compiled, compiled_edges
+from cartograd.embedding.forces import gpu as on_gpu
 from cartograd.embedding.forces.choice import choose
 from cartograd.embedding.forces.compiled_edges import CompiledEdges
 from cartograd.embedding.forces.edges import EdgeBlocks, tsne_attraction, tsne_attraction_loss
 from cartograd.embedding.forces.exact import tsne_repulsion
 from cartograd.embedding.forces.fft import FFTRepulsion, by_kernels
 from cartograd.embedding.gains import DescentWithGains
-from cartograd.embedding.kernel_rows import served
+from cartograd.embedding.kernel_rows import HOOKS, inherited, served
 from cartograd.embedding.optimisers import make_optimiser, make_scheduler
 from cartograd.embedding.pairs import off_diagonal_distances
 from cartograd.embedding.parametric import Parametric
 from cartograd.embedding.placement import mean_of_neighbours, refine
 from cartograd.embedding.source import Source
+from cartograd.embedding.tsne_device import TsneOnDevice
 from cartograd.errors import OptionError
 from cartograd.kernels import cpu
 from cartograd.neighbors import Graph
+
+FORCES = (*HOOKS, *(
+    "_gradient _compute_loss _compute_attractive_loss _compute_repulsive_loss _compute_attractive_gradients "
+    "_compute_repulsive_gradients"
+).split())  # fmt: skip
+"""Methods that make up the layout: a subclass that writes one anew takes every step by itself."""
 
 
 @dataclass(eq=False, repr=False)
@@ -96,6 +104,11 @@ class TSNE(EntropicInput, Parametric):
             cpu.prepare(compiled_edges.MODULE, compiled.MODULE)  # while the search is at work
         return super()._affinity(source, y)
 
+    def _memory(self, n: int, d: int, size: int) -> tuple[float, str]:
+        needed, advice = super()._memory(n, d, size)
+        planar = self.encoder is None and size == 4 and served(n, self.n_components, torch.float32, torch.device("cpu"))
+        return needed + (compiled.COMPILER_BYTES if planar else 0.0), advice
+
     def _optimise(self) -> None:
         if self.encoder is not None:
             self.__dict__.pop("kl_divergence_", None)  # of an earlier fit
@@ -104,8 +117,11 @@ class TSNE(EntropicInput, Parametric):
         n, c = self._layout.shape
         chosen = choose(n, c) if self.method == "auto" else self.method
         self.report_["repulsion"] = chosen
-        self._repulsion = FFTRepulsion() if chosen == "fft" else tsne_repulsion
-        edges = CompiledEdges if by_kernels(self._layout) else EdgeBlocks.of
+        part = self._part()
+        self._repulsion: Any = FFTRepulsion(part) if chosen == "fft" else lambda Z: tsne_repulsion(Z, part)
+        edges: Any = CompiledEdges if by_kernels(self._layout) else EdgeBlocks.of
+        if on_gpu.served(self._layout) and part is None:
+            self._repulsion, edges = on_gpu.repulsion(n, self.method), on_gpu.DeviceEdges
         self._blocks = edges(self.affinity_in_)
         P = self.affinity_in_.weights.to(torch.float64)
         self._entropy = float(torch.xlogy(P, P).sum())
@@ -117,9 +133,30 @@ class TSNE(EntropicInput, Parametric):
         optimiser = vars(self)["optimizer_"]
         if type(optimiser) is torch.optim.SGD and not optimiser.state and self._has_gains():  # a phase begins
             momentum = {"momentum": optimiser.param_groups[0]["momentum"]}
-            self.optimizer_ = make_optimiser(DescentWithGains, [self._layout], self.lr_, momentum)
+            self.optimizer_ = make_optimiser(DescentWithGains, [self._moved], self.lr_, momentum)
             steps = self._phase_length(step)
             self.scheduler_ = make_scheduler(self.scheduler, self.optimizer_, self.scheduler_kwargs, steps)
+
+    def _owns_rows(self) -> bool:
+        return self.encoder is None and self._has_closed_form()
+
+    def _many_steps(self, first: int) -> Callable[[int, Sequence[float]], None] | None:
+        """Steps in which nobody looks in, on a GPU."""
+        if not (isinstance(vars(self).get("_blocks"), on_gpu.DeviceEdges) and inherited(type(self), TSNE, FORCES)):
+            return None
+        self._before_step(first)
+        return self._take if type(self.optimizer_) is DescentWithGains else None
+
+    def _take(self, first: int, rates: Sequence[float]) -> None:
+        if "_steps" not in vars(self):
+            self._steps = TsneOnDevice(self._blocks, self._repulsion)
+        kept, Z = self.optimizer_.state[self._layout], self._layout
+        if not kept:
+            kept["velocity"], kept["gains"] = torch.zeros_like(Z), torch.ones_like(Z)
+        momentum = self.optimizer_.param_groups[0]["momentum"]
+        factors = self.early_exaggeration_coeff_, float(self.repulsion_strength)
+        self._steps.advance(Z, kept, rates, momentum, *factors)
+        self.n_iter_ = first + len(rates)
 
     def _has_gains(self) -> bool:
         """Whether all about the descent is left to this class, and the loss is its own."""
@@ -135,7 +172,9 @@ class TSNE(EntropicInput, Parametric):
     def _compute_attractive_gradients(self) -> torch.Tensor:
         edges = self._blocks
         return (
-            edges.attraction(self._layout) if isinstance(edges, CompiledEdges) else tsne_attraction(self._layout, edges)
+            edges.attraction(self._layout)
+            if not isinstance(edges, EdgeBlocks)
+            else tsne_attraction(self._layout, edges)
         )
 
     def _compute_repulsive_gradients(self) -> torch.Tensor:
@@ -147,8 +186,10 @@ class TSNE(EntropicInput, Parametric):
         if not self._has_closed_form():
             return self._entropy + super()._loss_now()
         edges, Z = self._blocks, self._layout
-        attraction = float(edges.loss(Z) if isinstance(edges, CompiledEdges) else tsne_attraction_loss(Z, edges))
-        return self._entropy + attraction + self.repulsion_strength * float(torch.log(self._pairs_sum))
+        attraction = float(edges.loss(Z) if not isinstance(edges, EdgeBlocks) else tsne_attraction_loss(Z, edges))
+        return (
+            self._entropy + attraction + self.repulsion_strength * float(torch.log(self._pairs_sum)) / self._sharers()
+        )
 
     def _batch_attraction(self, s: Any) -> Any:
         return torch.log1p(s).mean()
@@ -158,7 +199,7 @@ class TSNE(EntropicInput, Parametric):
         return torch.log((1 / (1 + s)).mean())
 
     def _buffers(self) -> tuple[str, ...]:
-        return (*super()._buffers(), "_blocks", "_repulsion", "_pairs_sum", "_entropy")
+        return (*super()._buffers(), "_blocks", "_repulsion", "_steps", "_pairs_sum", "_entropy")
 
     def _settle(self, indices: torch.Tensor, weights: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
         """Descend the divergence of each new row alone, among all fitted points."""

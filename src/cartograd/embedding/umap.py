@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from cartograd.affinity import UMAPAffinity, checks
 from cartograd.affinity.counter import stream
 from cartograd.affinity.fuzzy import memberships, smooth_distances
-from cartograd.embedding import umap_placing, umap_rows
+from cartograd.embedding import umap_device, umap_placing, umap_rows
 from cartograd.embedding.edge_clock import Piece, clock
 from cartograd.embedding.inverse import rows_at
 from cartograd.embedding.kernel_rows import HOOKS, inherited, plain_descent, served
@@ -27,7 +27,8 @@ from cartograd.embedding.placement import mean_of_neighbours, ordered_sum, own_d
 from cartograd.embedding.sharing import own_edges, own_memberships
 from cartograd.embedding.source import Source
 from cartograd.embedding.umap_curve import fit_curve
-from cartograd.embedding.umap_forces import CLIP, SOFTENING, attraction, repulsion
+from cartograd.embedding.umap_device import UmapOnDevice
+from cartograd.embedding.umap_forces import CLIP, SOFTENING, apart_in, attraction, repulsion
 from cartograd.embedding.umap_rows import Forces, UmapRows
 from cartograd.errors import InputError, OptionError
 from cartograd.kernels import cpu
@@ -151,7 +152,7 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
     def _affinity(self, source: Source, y: Any) -> Graph:
         k = fitting_neighbours(self.n_neighbors, source.n, with_self=True)
         self._by_kernel = self._served(source)
-        if self._by_kernel:
+        if self._by_kernel and source.rows.device.type == "cpu":
             cpu.prepare(umap_rows.MODULE)  # while the search is at work
         near = self._neighbourhood(source, k - 1)
         with self.report_.phase("affinities"):
@@ -170,12 +171,15 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
         """Whether the kernel for the CPU can lay out these rows: the forces are those it knows."""
         usual = self._has_closed_form() and inherited(type(self), UMAP, FORCES)
         changed = self.discard_NNs or self.compile or self.encoder is not None
-        size = served(source.n, self.n_components, self._precision(source), source.rows.device)
+        shape = source.n, self.n_components, self._precision(source), source.rows.device
+        size = served(*shape) or (umap_device.served(*shape) and self._bounds is None)
         return size and usual and not changed
 
     @cached_property
-    def _rows(self) -> UmapRows | None:
+    def _rows(self) -> UmapRows | UmapOnDevice | None:
         """The edges as the kernel takes them; None where torch makes the map."""
+        if self._by_kernel and self.affinity_in_.device.type == "cuda":
+            return UmapOnDevice(self.affinity_in_, self.max_iter)
         if not (self._by_kernel and cpu.usable()):
             return None
         return UmapRows(self.affinity_in_, self.max_iter, own_edges(self, self.affinity_in_))
@@ -191,7 +195,7 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
         return [replace(piece, first=piece.first + before) for piece in pieces]
 
     def _owns_rows(self) -> bool:
-        return self.encoder is None and self._labels is None and self._has_closed_form()
+        return self.encoder is None and getattr(self, "_labels", None) is None and self._has_closed_form()
 
     def _forces(self) -> Forces:
         pull, push = self.early_exaggeration_coeff_, float(self.repulsion_strength)
@@ -220,7 +224,7 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
         """The rows of the acting edges, each as often as it has negatives, and the negatives."""
         rate = self._rate()
         numbers = ((piece.first + edges) * rate)[:, None] + torch.arange(rate, device=edges.device)
-        rows = piece.rows[edges].repeat_interleave(rate)
+        rows = piece.rows.index_select(0, edges).repeat_interleave(rate)
         return rows, self._complement.draw(rows, numbers.reshape(-1), stream(self._seed, "negatives", self._step))
 
     def _compute_attractive_loss(self) -> Any:
@@ -242,14 +246,14 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
 
     def _pulled(self, piece: Piece, edges: torch.Tensor) -> torch.Tensor:
         """The attraction of the rows of a piece. The other end of an edge moves by the edge that leads back."""
-        rows = piece.rows[edges]
-        apart = self._layout.index_select(0, rows) - self._layout.index_select(0, piece.columns[edges])
+        rows = piece.rows.index_select(0, edges)
+        apart = apart_in(self._layout.T.contiguous(), rows, piece.columns.index_select(0, edges))
         return piece.row_sums(self._attraction(apart, self.a_, self.b_), rows).clamp_(-CLIP, CLIP)
 
     def _pushed(self, piece: Piece, edges: torch.Tensor, strength: float = 1.0) -> torch.Tensor:
         """The repulsion of the rows of a piece from their negatives."""
         rows, others = self._negatives(piece, edges)
-        apart = self._layout.index_select(0, rows) - self._layout.index_select(0, others)
+        apart = apart_in(self._layout.T.contiguous(), rows, others)
         return piece.row_sums(self._repulsion(apart, self.a_, self.b_, strength), rows).clamp_(-CLIP, CLIP)
 
     def _gradient(self) -> torch.Tensor:
@@ -336,12 +340,12 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
 
             def gradient(z: torch.Tensor, step: int) -> torch.Tensor:
                 near = z[:, None, :] - neighbours
-                pull = ordered_sum(attraction(near.reshape(-1, c), a, b).reshape(near.shape) * share)
+                pull = ordered_sum(attraction(near.reshape(-1, c).T, a, b).T.reshape(near.shape) * share)
                 if count == 0:
                     return pull
                 others = own_draws(keys[rows], fitted.source.n, count, fitted.seed, step)
                 far = z[:, None, :] - fitted.places[others]
-                push = repulsion(far.reshape(-1, c), a, b, strength).reshape(far.shape)
+                push = repulsion(far.reshape(-1, c).T, a, b, strength).T.reshape(far.shape)
                 return pull + share_of_draw[rows] * ordered_sum(push)
 
             return gradient

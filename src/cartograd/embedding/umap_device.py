@@ -38,7 +38,9 @@ class UmapOnDevice:
         self.device = graph.device
         self.edges = self.kernels.edges_of(graph.indptr, graph.indices, graph.weights, steps)
         self.places = torch.empty(2, graph.n, 2, dtype=torch.float32, device=graph.device)
-        self._course, self._graph, self._of = self._courses(0), None, None
+        self._course = self._courses(0)
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._of: tuple[int, object] | None = None
 
     def gradient(self, Z: torch.Tensor, step: int, forces: Forces) -> torch.Tensor:
         """The gradient at the points Z (n, 2), of both terms."""

@@ -77,7 +77,7 @@ class CompiledJoin:
             visitors = Grouped(self.looks[:, number].to(torch.int64), torch.arange(len(self.rows)), len(self.routing))
             for start in range(0, len(cells), BATCH):
                 batch = cells[start : start + BATCH]
-                found = list(spread(lambda cell: self._join(cell, visitors.of(cell), number > 0), batch))  # noqa: B023
+                found = list(spread(lambda cell: self._join(cell, visitors.of(cell), number > 0), batch))
                 for _ in spread(self._settle, zip(batch, found, strict=True)):
                     yield 1
 
@@ -123,35 +123,39 @@ class CompiledJoin:
         return moved, torch.linalg.vector_norm(moved, dim=1).square_().div_(2)
 
     def descend(self, count: int) -> None:
-        """Offer every row what lies beside its `count` best candidates and the rows whose best it is."""
+        """Offer every row what lies beside its `count` best candidates and beside rows whose best it is."""
         n, kernels = len(self.rows), load("descent")
-        near = numpy.full((n, 2 * count), -1, numpy.int32)
-        forward, back = numpy.empty((n, count), numpy.int32), numpy.full((n, count), -1, numpy.int32)
+        best, back = numpy.empty((n, count), numpy.int32), numpy.full((n, count), -1, numpy.int32)
         starts = range(0, n, DESCENDED)
-        for _ in spread(lambda start: kernels.nearest(self.value, self.ids, start, min(start + DESCENDED, n), forward), starts):
-            pass
-        kernels.turned(forward, back)
-        near[:, :count], near[:, count:] = forward, back
 
-        def part(start: int) -> None:
+        def first(start: int) -> None:
+            kernels.nearest(self.value, self.ids, start, min(start + DESCENDED, n), best)
+
+        for _ in spread(first, starts):
+            pass
+        kernels.turned(best, back)
+        beside = numpy.concatenate([best, back], 1)
+
+        def then(start: int) -> None:
             seen = numpy.zeros(n, numpy.int32)
-            kernels.descend(self.rows.numpy(), near, start, min(start + DESCENDED, n), seen, self.value, self.ids)
+            kernels.descend(self.rows.numpy(), beside, start, min(start + DESCENDED, n), seen, self.value, self.ids)
 
-        for _ in spread(part, starts):
+        for _ in spread(then, starts):
             pass
 
-    def ranked(self, data: torch.Tensor, k: int) -> Found:
-        """The k best candidates of each row, measured on `data` (n, d): ids and squared distances."""
+    def ranked(self, data: torch.Tensor, k: int, only: torch.Tensor | None = None) -> Found:
+        """The k best candidates of each row, or of `only` some, measured on `data` (n, d): ids, squared distances."""
         ids = torch.empty(len(data), k, dtype=torch.int64)
         value = torch.empty(len(data), k)
         order = self.order.to(torch.int32).numpy()
 
-        def part(start: int) -> None:
-            stop = min(start + RANKED, len(data))
-            self.kernels.rank(
-                data.numpy(), order, start, stop, self.value, self.ids, SLACK, ids.numpy(), value.numpy()
-            )
+        def part(start: int, stop: int) -> None:
+            self.kernels.rank(data.numpy(), order, start, stop, self.value, self.ids, SLACK, ids.numpy(), value.numpy())
 
-        for _ in spread(part, range(0, len(data), RANKED)):
+        if only is not None:
+            for place in torch.argsort(self.order)[only].tolist():
+                part(place, place + 1)
+            return ids[only], value[only].to(torch.float64)
+        for _ in spread(lambda start: part(start, min(start + RANKED, len(data))), range(0, len(data), RANKED)):
             pass
         return ids, value.to(torch.float64)

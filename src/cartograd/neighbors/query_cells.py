@@ -102,7 +102,7 @@ class QueryCells:
         return self.members[self.bounds[cell] : self.bounds[cell + 1]]
 
     def _tile(self, cell: int, visitors: torch.Tensor, members: torch.Tensor, width: int) -> Found:
-        r"""The lowest of :math:`|x|^2/2 + |y|^2/2 - x \cdot y` about the cell's centre, and where. Visitors are moved."""
+        r"""The lowest of :math:`|x|^2/2 + |y|^2/2 - x \cdot y` about the cell's centre, where visitors are moved to."""
         inside = self.rows.take(members).sub_(self.places[cell]).to(torch.float32)
         visitors = visitors.sub_(self.places[cell]).to(torch.float32)
         half = torch.linalg.vector_norm(inside, dim=1).square_().div_(2)

@@ -11,7 +11,7 @@ import torch
 
 from cartograd.engine import no_grad
 from cartograd.errors import OptionError, UnsupportedError
-from cartograd.neighbors import precomputed, validate
+from cartograd.neighbors import fused, precomputed, validate
 from cartograd.neighbors.calibrate import solve_by_cells
 from cartograd.neighbors.distances import KNOWN, METRICS, PRODUCT_METRICS
 from cartograd.neighbors.exact import Found
@@ -28,7 +28,9 @@ log = logging.getLogger("cartograd.neighbors")
 
 EXACT_UP_TO = 16_000
 EXACT_UP_TO_ON_GPU = 150_000
-"""`auto` searches exactly where n rows times m queries is at most the square of this."""
+EXACT_UP_TO_FUSED = 3_000_000
+"""`auto` searches exactly where n rows times m queries is at most the square of this; the last where one kernel does it
+and rows have up to 128 columns."""
 
 
 def search(
@@ -60,8 +62,8 @@ def search(
         (1, m, d), giving (r, m), or of one pair of rows (d,), giving a number.
     backend : str or FaissConfig, default="auto"
         "exact", "cells" (k-means cells; Euclidean and cosine metrics), "faiss", "nndescent", or "auto": exact up to
-        about 16,000 rows (150,000 on a GPU), then cells, or nndescent for metrics and sparse data that cells does not
-        serve.
+        about 16,000 rows (150,000 on a GPU, 3,000,000 there with Triton), then cells, or nndescent for metrics and
+        sparse data that cells does not serve.
     queries : array-like, (m, d), default=None
         Rows whose neighbours among X are sought; None for those of X itself. With ``metric="precomputed"`` their
         distances to all rows of X, (m, n).
@@ -172,7 +174,10 @@ def _choose(problem: Problem) -> Callable[[Problem], Found]:
     """What `auto` does with this search, with a line in the log that says so."""
     n, m, name = problem.data.count, problem.asked.count, problem.metric.name
     said = f"auto: {n} rows, {m} queries, metric {name}"
-    if n * m <= (EXACT_UP_TO if problem.data.device.type == "cpu" else EXACT_UP_TO_ON_GPU) ** 2:
+    most = EXACT_UP_TO if problem.data.device.type == "cpu" else EXACT_UP_TO_ON_GPU
+    if fused.serves(problem.data, problem.k, problem.metric, problem.queries):
+        most = int(EXACT_UP_TO_FUSED / max(problem.data.width / 128, 1) ** 0.5)
+    if n * m <= most**2:
         log.info("%s: searching exactly", said)
         return solve_exactly
     if name in PRODUCT_METRICS and problem.sparse is None:

@@ -1,8 +1,8 @@
 r"""Wide rows in fewer columns: their scores along the leading directions of a sample.
 
 An orthogonal projection makes no distance longer, so those of sketches are lower bounds of the distances of the rows,
-and near rows have near sketches. A search among sketches for more candidates than are wanted, which are then measured in
-full, does with a part of the arithmetic.
+and near rows have near sketches. A search among sketches for more candidates than are wanted, which are then measured
+in full, does with a part of the arithmetic.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from cartograd.neighbors.problem import Problem
 from cartograd.neighbors.rows import Rows
 from cartograd.neighbors.workers import spread
 
-WIDTH = 128
+WIDTH = 192
 """Columns of a sketch."""
-WIDE = 192
-"""Rows up to this width are searched as they are."""
-SAMPLE = 2048
-ROUNDS = 3
+WIDE = 2 * WIDTH
+"""Rows up to this width are searched as they are: measured, sketches of half their width save nothing."""
+SAMPLE = 1536
+ROUNDS = 2
 TILE = 1024
-FACTORS = (1.5, 2.0, 3.0, 4.0, 6.0)
+FACTORS = (1.2, 1.5, 2.0, 3.0, 4.0, 6.0)
 """How many times the wanted neighbours may be kept as candidates."""
 SHARE = 0.4
 """Of the neighbours that may be missed, the part that sketches may hide."""

@@ -9,22 +9,28 @@ With :math:`\alpha = e^{da}`, :math:`\gamma = \lambda dt`, :math:`\nu = (1 - \la
 - "single": summed by the step a term comes from, it is one scan of (gamma_t + nu_{t+1}) X_t, which gives step t itself
   nu_{t+1} too much: that is taken off again.
 
-All end on the true state h. Shapes: X (b, t, m, h, p), B and C (b, t, m, h, r), da, gamma and nu (b, t, h), state
+All end on the true state h. On a GPU that has kernels for it, "double" is done in one pass (`ops.ssd_trapezoid`), with
+the values of the two scans. Shapes: X (b, t, m, h, p), B and C (b, t, m, h, r), da, gamma and nu (b, t, h), state
 (b, h, p, r); the previous step's X and B (b, m, h, p) and (b, m, h, r).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 
+from cartograd.engine.accumulate import raw
 from cartograd.engine.tensor import Tensor as Recorded
 from cartograd.ops.ssd import double_ssd
+from cartograd.ops.ssd_gpu import gpu_kernels
+from cartograd.ops.ssd_trapezoid import trapezoid_ssd
 
 _torch_ssd = double_ssd.as_torch()
+_torch_trapezoid = trapezoid_ssd.as_torch()
 
 Scan = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
 """(values, da, keys, queries, first state) -> (y, last state), on whole sequences."""
@@ -44,20 +50,33 @@ class Terms(NamedTuple):
     state: Any
 
 
-def chunked_scan(chunk_size: int, algorithm: str) -> Scan:
+@dataclass(frozen=True)
+class ChunkedScan:
     """A scan that cuts the sequence into chunks; what fills up the last one changes nothing."""
 
-    def scan(v: Any, da: Any, B: Any, C: Any, state: Any) -> tuple[Any, Any]:
+    chunk_size: int
+    algorithm: str
+
+    def __call__(self, v: Any, da: Any, B: Any, C: Any, state: Any, /) -> tuple[Any, Any]:
+        """Values, decays, keys and queries of whole sequences, and the first state."""
         length = da.shape[1]
-        steps = min(chunk_size, length)
+        steps = min(self.chunk_size, length)
         missing = -length % steps
         v, da, B, C = (_cut(one, missing, steps) for one in (v, da, B, C))
         ours = any(type(one) is Recorded for one in (v, da, B, C, state))
-        y, last = (double_ssd if ours else _torch_ssd)(v, da, B, C, state, algorithm=algorithm)
+        y, last = (double_ssd if ours else _torch_ssd)(v, da, B, C, state, algorithm=self.algorithm)
         y = y.flatten(1, 2)
         return (y[:, :length] if missing else y), last
 
-    return scan
+    def fuses(self, terms: Terms) -> bool:
+        """Whether kernels can do both terms of the trapezoidal rule in one pass."""
+        X, da, B, C = (raw(one).unsqueeze(1) for one in (terms.X, terms.da, terms.B, terms.C))
+        return self.algorithm == "recompute" and gpu_kernels(X, da, B, C, raw(terms.state)) is not None
+
+
+def chunked_scan(chunk_size: int, algorithm: str) -> Scan:
+    """A scan in chunks of this many steps, by this algorithm of `double_ssd`."""
+    return ChunkedScan(chunk_size, algorithm)
 
 
 def _cut(rows: Any, missing: int, steps: int) -> Any:
@@ -67,7 +86,9 @@ def _cut(rows: Any, missing: int, steps: int) -> Any:
 
 
 def double(terms: Terms, scan: Scan) -> tuple[Any, Any]:
-    """Two scans."""
+    """Two scans, or one pass that gives their sum."""
+    if isinstance(scan, ChunkedScan) and scan.fuses(terms):
+        return fused(terms)
     fresh, one = scan(_spread(terms.gamma) * terms.X, terms.da, terms.B, terms.C, terms.state)
     older, other = scan(_older_values(terms), terms.da, _shifted(terms.B, terms.B_last), terms.C, None)
     return fresh + older, one + other
@@ -82,13 +103,31 @@ def stacked(terms: Terms, scan: Scan) -> tuple[Any, Any]:
 
 def single(terms: Terms, scan: Scan) -> tuple[Any, Any]:
     """One scan by the step a term comes from."""
-    ahead = F.pad(terms.nu[:, 1:], (0, 0, 0, 1))
-    written = torch.einsum("bmhp,bmhr->bhpr", terms.X_last, terms.B_last)
-    first = terms.state + terms.nu[:, 0, :, None, None] * written
+    ahead, first = _ahead(terms), _first(terms)
     y, last = scan(_spread(terms.gamma + ahead) * terms.X, terms.da, terms.B, terms.C, first)
     scores = torch.einsum("btmhr,btuhr->bthmu", terms.C, terms.B)
     same_step = torch.einsum("bthmu,btuhp->btmhp", scores, terms.X)
     return y - _spread(ahead) * same_step, last
+
+
+def fused(terms: Terms) -> tuple[Any, Any]:
+    """One pass by the step a term comes from, the step itself weighted apart."""
+    values, da, B, C, gamma = (one.unsqueeze(1) for one in (terms.X, terms.da, terms.B, terms.C, terms.gamma))
+    scale, first = gamma + _ahead(terms).unsqueeze(1), _first(terms)
+    ours = any(type(one) is Recorded for one in (values, da, B, C, scale, first))
+    y, last = (trapezoid_ssd if ours else _torch_trapezoid)(values, da, B, C, scale, gamma, first)
+    return y.squeeze(1), last
+
+
+def _ahead(terms: Terms) -> Any:
+    """nu of the next step, 0 after the last."""
+    return F.pad(terms.nu[:, 1:], (0, 0, 0, 1))
+
+
+def _first(terms: Terms) -> Any:
+    """The state with what the step before the first still writes, but for the decay."""
+    written = torch.einsum("bmhp,bmhr->bhpr", terms.X_last, terms.B_last)
+    return terms.state + terms.nu[:, 0, :, None, None] * written
 
 
 FORMULATIONS: dict[str, Callable[[Terms, Scan], tuple[Any, Any]]] = {

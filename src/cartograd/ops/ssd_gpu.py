@@ -27,7 +27,7 @@ def gpu_kernels(v: Tensor, da: Tensor, B: Tensor, C: Tensor, initial_state: Tens
     widths = v.shape[5], B.shape[5]
     fitting = (
         all(one.dtype in KINDS for one in given)
-        and LEAST <= min(widths)
+        and min(widths) >= LEAST
         and max(widths) <= MOST
         and max(v.shape[3], C.shape[3]) <= MOST_RANKS
         and v.numel() > 0
@@ -41,4 +41,5 @@ def gpu_kernels(v: Tensor, da: Tensor, B: Tensor, C: Tensor, initial_state: Tens
 def _roomy(device: torch.device) -> bool:
     if device.type == "cpu":
         return True
-    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin) >= SHARED
+    properties = torch.cuda.get_device_properties(device)
+    return getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block) >= SHARED

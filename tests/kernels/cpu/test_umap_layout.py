@@ -39,13 +39,13 @@ def expected(edges, Z, step, steps, forces):
         acting = piece.acting(step)
         rows, columns = piece.rows[acting], piece.columns[acting]
         apart = Z[rows] - Z[columns]
-        pulled.index_add_(0, rows, attraction(apart, forces.a, forces.b))
+        pulled.index_add_(0, rows, attraction(apart.T, forces.a, forces.b).T)
         losses[0] += float(torch.log1p(forces.a * apart.square().sum(1) ** forces.b).sum()) / 2
         places = ((piece.first + acting) * forces.rate)[:, None] + torch.arange(forces.rate)
         rows = rows.repeat_interleave(forces.rate)
         others = negatives.draw(rows, places.reshape(-1), stream(forces.seed, "negatives", step))
         apart = Z[rows] - Z[others]
-        pushed.index_add_(0, rows, repulsion(apart, forces.a, forces.b, forces.push))
+        pushed.index_add_(0, rows, repulsion(apart.T, forces.a, forces.b, forces.push).T)
         s = apart.square().sum(1)
         losses[1] += float(torch.log1p(1 / (forces.a * s[s > 0] ** forces.b)).sum())
     return forces.pull * pulled.clamp(-4, 4) + pushed.clamp(-4, 4), losses

@@ -13,6 +13,7 @@ from typing import Any
 import numpy
 import torch
 
+from cartograd.distributed import Part
 from cartograd.embedding.forces.grid import Grid, overlaps
 from cartograd.embedding.forces.kernel import Kernel
 from cartograd.embedding.forces.splines import polynomials, weights
@@ -26,6 +27,9 @@ SPACING = 0.25
 
 POINTS = 1 << 14
 """In a piece of work: enough for the handing over not to matter."""
+
+COMPILER_BYTES = 150e6
+"""Memory that numba takes with its compiler, by figures seen."""
 
 NUMBERS, COLUMNS = 1 << 17, 64
 """In a block of rows, and columns in a block, that are transformed at a time."""
@@ -84,7 +88,7 @@ class CompiledSums:
         self._charges = torch.empty(kernel.nodes[0], width, dtype=kernel.dtype)
         self._waves = torch.empty(kernel.nodes[0], kernel.lengths[1] // 2 + 1, dtype=torch.complex64)
 
-    def __call__(self, grid: Grid, Z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def __call__(self, grid: Grid, Z: torch.Tensor, part: Part | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         r""":math:`\sum_{j \ne i} w_{ij}`, (n,) float64, and :math:`\sum_j w_{ij}^2 (z_i - z_j)`, (n, 2) float32.
 
         Parameters
@@ -93,13 +97,18 @@ class CompiledSums:
             Over the points, that of the kernel.
         Z : torch.Tensor
             (n, 2) float32.
+        part : Part, default=None
+            The rows of one process, where the sums of those are wanted.
         """
         kernels = cpu.load(MODULE)
+        Z = Z if part is None else Z[part.own]
         n, charges = len(Z), self._charges
         place = (Z.contiguous().numpy(), grid.low.numpy(), 1 / grid.spacing)
         ids, starts = numpy.empty(n, numpy.int32), numpy.empty(grid.nodes[0] + 1, numpy.int64)
         kernels.arrange(*place, ids, starts, numpy.empty(n, numpy.int32))
         _all(lambda band: kernels.spread(*place, self._values, ids, starts, charges.numpy(), *band), _bands(starts))
+        if part is not None:
+            part.ranks.add_up(charges, "charges on the grid")
         potential = self._convolved() if self._single else self.kernel.convolve(charges)
         sums, pulls = torch.empty(n, dtype=torch.float64), torch.empty(n, 2)
         found = (potential.numpy(), self._own, ids, sums.numpy(), pulls.numpy())

@@ -180,17 +180,29 @@ def sne_attraction_loss(Z: torch.Tensor, edges: EdgeBlocks, points: torch.Tensor
 
 
 def _cuts(degrees: torch.Tensor, most: int) -> list[tuple[int, int, int]]:
-    """(first row, end, longest row) of the blocks of rows with falling degrees; rows without edges are left out."""
+    """(first row, end, width) of the blocks of rows with falling degrees; rows without edges are left out.
+
+    The width follows from a row's own degree, so that its sums do not depend on what other rows there are.
+    """
     falling = degrees.cpu()
-    rising = -falling
     cuts, start, end = [], 0, int((falling > 0).sum())
+    widths = _widths(int(falling[0])) if end else []
     while start < end:
-        longest = int(falling[start])
-        alike = int(torch.searchsorted(rising, -FILLED * longest, right=True))
-        stop = min(start + max(1, most // longest), alike, end)
-        cuts.append((start, stop, longest))
+        width = next(one for one in widths if one >= int(falling[start]))
+        below = max((one for one in widths if one < width), default=0)
+        alike = int(torch.searchsorted(-falling, -below, right=False))
+        stop = min(start + max(1, most // width), alike, end)
+        cuts.append((start, stop, width))
         start = stop
     return cuts
+
+
+def _widths(longest: int) -> list[int]:
+    """1, 2, 3, ... , each at most 1 / `FILLED` of the one before, until they reach `longest`."""
+    widths = [1]
+    while widths[-1] < longest:
+        widths.append(max(widths[-1] + 1, int(widths[-1] / FILLED)))
+    return widths
 
 
 def _block(graph: Graph, rows: torch.Tensor, longest: int) -> Block:

@@ -9,10 +9,20 @@ from __future__ import annotations
 
 import torch
 
+from cartograd.distributed import Part
 from cartograd.embedding.forces.tiles import Pairs, Tile
+from cartograd.kernels import gpu
 
 
-def student_sums(queries: torch.Tensor, points: torch.Tensor, own: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+def _by_kernel(queries: torch.Tensor, points: torch.Tensor) -> bool:
+    """Whether sums are computed by kernels for the GPU: in the plane, in float32."""
+    plane = queries.shape[1] == 2 and queries.dtype == points.dtype == torch.float32
+    return plane and queries.is_cuda and gpu.served(queries)
+
+
+def student_sums(
+    queries: torch.Tensor, points: torch.Tensor, own: bool = False, first: int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
     r"""What t-SNE's repulsion is made of, :math:`\sum_j w_{ij}` and :math:`\sum_j w_{ij}^2 (x_i - y_j)`.
 
     :math:`w_{ij} = 1 / (1 + |x_i - y_j|^2)`. Each row's sums are its own: they have the same bits whatever other
@@ -25,7 +35,9 @@ def student_sums(queries: torch.Tensor, points: torch.Tensor, own: bool = False)
     points : torch.Tensor
         (n, c), the rows y.
     own : bool, default=False
-        Whether queries and points are the same rows; pairs of a row with itself are then left out.
+        Whether the queries are points, one after the other; pairs of a row with itself are then left out.
+    first : int, default=0
+        Which of the points the first query is.
 
     Returns
     -------
@@ -34,6 +46,9 @@ def student_sums(queries: torch.Tensor, points: torch.Tensor, own: bool = False)
     pulls : torch.Tensor
         (m, c).
     """
+    if _by_kernel(queries, points) and not (own and len(queries) < len(points)):
+        found: tuple[torch.Tensor, torch.Tensor] = gpu.load("repulsion").student_sums(queries, points, own)
+        return found
     sums, pulls = queries.new_empty(len(queries)), torch.empty_like(queries)
 
     def piece(tile: Tile) -> None:
@@ -41,7 +56,7 @@ def student_sums(queries: torch.Tensor, points: torch.Tensor, own: bool = False)
         sums[tile.rows] = w.sum(1)
         pulls[tile.rows] = tile.pulls(w.square())
 
-    Pairs(queries, points, own, offset=1.0).each(piece)
+    Pairs(queries, points, own, offset=1.0, first=first).each(piece)
     return sums, pulls
 
 
@@ -51,7 +66,7 @@ def scaled(pulls: torch.Tensor, factor: float, total: torch.Tensor) -> torch.Ten
     return pulls * ratio if total.dim() == 0 else pulls * ratio[:, None]
 
 
-def tsne_repulsion(Z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def tsne_repulsion(Z: torch.Tensor, part: Part | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     r"""The gradient of :math:`\log \sum_{i \ne j} w_{ij}`, and that sum.
 
     .. math:: \nabla z_i = -\frac{4}{\sum_{k \ne l} w_{kl}} \sum_j w_{ij}^2 (z_i - z_j)
@@ -60,6 +75,8 @@ def tsne_repulsion(Z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     ----------
     Z : torch.Tensor
         (n, c) the map.
+    part : Part, default=None
+        The rows of one process, where only their gradient is wanted.
 
     Returns
     -------
@@ -68,9 +85,18 @@ def tsne_repulsion(Z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     total : torch.Tensor
         The sum over all pairs, a float64 scalar.
     """
-    sums, pulls = student_sums(Z, Z, own=True)
+    own = slice(0, len(Z)) if part is None else part.own
+    sums, pulls = student_sums(Z[own], Z, own=True, first=own.start)
+    return normalised(sums, pulls, len(Z), part)
+
+
+def normalised(sums: torch.Tensor, pulls: torch.Tensor, n: int, part: Part | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """The gradient (n, c) of `tsne_repulsion` and its total, from the sums and pulls of all rows or of own ones."""
     total = sums.to(torch.float64).sum()
-    return scaled(pulls, -4.0, total), total
+    if part is None:
+        return scaled(pulls, -4.0, total), total
+    total = part.total(total, "similarities")
+    return part.placed(scaled(pulls, -4.0, total), n), total
 
 
 def tsne_repulsion_at(queries: torch.Tensor, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -96,7 +122,9 @@ def tsne_repulsion_at(queries: torch.Tensor, points: torch.Tensor) -> tuple[torc
     return scaled(pulls, -2.0, sums), sums
 
 
-def gaussian_rows(queries: torch.Tensor, points: torch.Tensor, own: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+def gaussian_rows(
+    queries: torch.Tensor, points: torch.Tensor, own: bool = False, first: int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
     r"""The log-sum-exp of each row in two parts, :math:`\log \sum_j e^{-s_{ij}} = l_i - m_i`.
 
     They stay apart because :math:`m_i = \min_j s_{ij}` may be so large that the sum would swallow :math:`l_i`.
@@ -106,24 +134,29 @@ def gaussian_rows(queries: torch.Tensor, points: torch.Tensor, own: bool = False
     queries, points : torch.Tensor
         (m, c) and (n, c).
     own : bool, default=False
-        Whether they are the same rows, and no row is paired with itself.
+        Whether the queries are points, one after the other, and no row is paired with itself.
+    first : int, default=0
+        Which of the points the first query is.
 
     Returns
     -------
     nearest, logs : torch.Tensor
         m and l, (m,) each.
     """
+    if _by_kernel(queries, points) and not (own and len(queries) < len(points)):
+        found: tuple[torch.Tensor, torch.Tensor] = gpu.load("repulsion").gaussian_rows(queries, points, own)
+        return found
     nearest, logs = queries.new_empty(len(queries)), queries.new_empty(len(queries))
 
     def piece(tile: Tile) -> None:
         nearest[tile.rows] = tile.squared.amin(1)
         logs[tile.rows] = (nearest[tile.rows, None] - tile.squared).exp_().sum(1).log_()
 
-    Pairs(queries, points, own).each(piece)
+    Pairs(queries, points, own, first=first).each(piece)
     return nearest, logs
 
 
-def sne_repulsion(Z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def sne_repulsion(Z: torch.Tensor, part: Part | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     r"""The gradient of :math:`\frac{1}{n} \sum_i \log \sum_{j \ne i} e^{-s_{ij}}`, and its value.
 
     .. math:: \nabla z_i = -\frac{2}{n} \sum_j (q_{ij} + q_{ji}) (z_i - z_j), \qquad q_{ij} =
@@ -133,6 +166,8 @@ def sne_repulsion(Z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     ----------
     Z : torch.Tensor
         (n, c) the map.
+    part : Part, default=None
+        The rows of one process, where only their gradient and their part of the loss are wanted.
 
     Returns
     -------
@@ -144,11 +179,16 @@ def sne_repulsion(Z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     n = len(Z)
     if n < 2:
         return torch.zeros_like(Z), torch.zeros((), dtype=torch.float64, device=Z.device)
-    nearest, logs = gaussian_rows(Z, Z, own=True)
-    pairs = Pairs(Z, Z, own=True)
+    own = slice(0, n) if part is None else part.own
+    nearest, logs = gaussian_rows(Z[own], Z, own=True, first=own.start)
+    loss = (logs.to(torch.float64) - nearest.to(torch.float64)).sum() / n
+    if part is None and _by_kernel(Z, Z):
+        return gpu.load("repulsion").gaussian_pulls(Z, nearest, logs) * (-2.0 / n), loss
+    pairs = Pairs(Z[own], Z, own=True, first=own.start)
     columns = torch.zeros(2, pairs.points.shape[1], dtype=Z.dtype, device=Z.device)
-    columns[:, :n] = torch.stack([nearest, logs])
-    pulls = torch.empty_like(Z)
+    both = torch.stack([nearest, logs], 1)
+    columns[:, :n] = (both if part is None else part.whole(both, "sums of rows")).T
+    pulls = torch.empty_like(Z[own])
 
     def piece(tile: Tile) -> None:
         theirs = (columns[0] - tile.squared).sub_(columns[1]).exp_()
@@ -156,7 +196,7 @@ def sne_repulsion(Z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         pulls[tile.rows] = tile.pulls(ours.sub_(logs[tile.rows, None]).exp_().add_(theirs))
 
     pairs.each(piece)
-    return pulls * (-2.0 / n), (logs.to(torch.float64) - nearest.to(torch.float64)).sum() / n
+    return pulls * (-2.0 / n) if part is None else part.placed(pulls * (-2.0 / n), n), loss
 
 
 def sne_repulsion_at(queries: torch.Tensor, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import torch
 
+from cartograd.distributed import Part
 from cartograd.embedding.forces import compiled, exact
 from cartograd.embedding.forces.grid import Grid, potential
 from cartograd.embedding.forces.kernel import Kernel, padded
@@ -92,9 +93,16 @@ def by_kernels(Z: torch.Tensor) -> bool:
 
 
 class FFTRepulsion:
-    """t-SNE's repulsion for one map after another; the spectrum of the kernel is kept while the grid stays the same."""
+    """t-SNE's repulsion for one map after another; the spectrum of the kernel is kept while the grid stays the same.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    part : Part, default=None
+        The rows of one process: it puts their charges on the grid, adds those of the others, and reads off their sums.
+    """
+
+    def __init__(self, part: Part | None = None) -> None:
+        self.part = part
         self._kernel: Kernel | None = None
         self._compiled: compiled.CompiledSums | None = None
         self._told = False
@@ -107,17 +115,23 @@ class FFTRepulsion:
         """
         low, extents = _box(Z, 0.0)
         if not all(map(math.isfinite, extents)):
-            return Z.new_full((len(Z),), torch.nan, dtype=torch.float64), torch.full_like(Z, torch.nan)
+            own = Z if self.part is None else Z[self.part.own]
+            return own.new_full((len(own),), torch.nan, dtype=torch.float64), torch.full_like(own, torch.nan)
         rule = COMPILED if by_kernels(Z) else PLAIN
         grid = _grid(low, extents, len(Z), rule)
         if grid is None:
             self._tell(Z)
-            return exact.student_sums(Z, Z, own=True)
+            first = 0 if self.part is None else self.part.own.start
+            return exact.student_sums(Z if self.part is None else Z[self.part.own], Z, own=True, first=first)
         kernel = self._kernel_for(grid, len(Z))
         if rule is COMPILED:
-            return self._compiled_for(kernel)(grid, Z)
+            return self._compiled_for(kernel)(grid, Z, self.part)
         sparse = math.prod(grid.nodes) > SPARSE * len(Z)
-        found = grid.read(potential(grid, Z, kernel), Z, kernel.near if sparse else None)
+        own = Z if self.part is None else Z[self.part.own]
+        charges = grid.charges(own)
+        if self.part is not None:
+            self.part.ranks.add_up(charges, "charges on the grid")
+        found = grid.read(kernel.convolve(charges), own, kernel.near if sparse else None)
         return found[0] if sparse else found[0] - 1, (found[1:].T * -0.5).to(Z.dtype)
 
     def __call__(self, Z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -130,9 +144,7 @@ class FFTRepulsion:
         Z : torch.Tensor
             (n, c) the map, of 1, 2 or 3 dimensions.
         """
-        sums, pulls = self.sums(Z)
-        total = sums.to(torch.float64).sum()
-        return exact.scaled(pulls, -4.0, total), total
+        return exact.normalised(*self.sums(Z), len(Z), self.part)
 
     def field(self, points: torch.Tensor) -> Field:
         """The potential of fixed points, to be read off at any others."""

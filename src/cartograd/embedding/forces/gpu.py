@@ -1,16 +1,16 @@
 """t-SNE's forces in the plane by kernels for the GPU: attraction along edges, repulsion from all or by a grid.
 
-The repulsion is that of `cartograd.embedding.forces.fft`, computed on square grids of few different sizes: a plan of the
+The repulsion is that of `cartograd.embedding.forces.fft`, on square grids of few different sizes: a plan of the
 transform takes far longer to make than a transform.
 """
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 
 import torch
 
-from cartograd.embedding.forces.exact import scaled
+from cartograd.embedding.forces.exact import tsne_repulsion
 from cartograd.embedding.forces.kernel import MARGIN, Kernel
 from cartograd.embedding.forces.splines import ORDER
 from cartograd.kernels import gpu
@@ -23,8 +23,8 @@ LENGTHS = tuple(base << power for power in range(3, 9) for base in (16, 24))
 SPACING, FINEST, NODES = 0.2, 0.0125, 50
 """The distance between nodes, by which the error stays below 1e-3; a small map has nodes closer than that, down to the
 finest, until there are so many a side."""
-SPARSE = 20
-"""With more nodes than this for each point the grid's own share of a point's potential is no longer 1 to 1e-4."""
+SPARSE = 120
+"""With more nodes than this for each point all pairs are summed."""
 
 
 def served(Z: torch.Tensor) -> bool:
@@ -32,8 +32,8 @@ def served(Z: torch.Tensor) -> bool:
     return Z.dtype == torch.float32 and Z.dim() == 2 and Z.shape[1] == 2 and Z.is_cuda and gpu.served(Z)
 
 
-class EdgeForces:
-    """Attraction along the edges of a graph.
+class DeviceEdges:
+    """Attraction along the edges of a graph, as `cartograd.embedding.forces.compiled_edges.CompiledEdges`.
 
     Parameters
     ----------
@@ -44,38 +44,54 @@ class EdgeForces:
     def __init__(self, graph: Graph) -> None:
         self.edges = gpu.load("edges").edges_of(graph.indptr, graph.indices, graph.weights)
 
-    def pull(self, Z: torch.Tensor, a: float, b: float, power: int = 1) -> torch.Tensor:
-        r""":math:`4 \sum_j w_{ij} a / (b + s_{ij})^p (z_i - z_j)`: the gradient of a loss with this derivative by s."""
-        found: torch.Tensor = gpu.load("edges").pulls(Z, self.edges, 4 * a, b, power)
-        return found
+    def attraction(self, Z: torch.Tensor) -> torch.Tensor:
+        r"""The gradient of :math:`\sum P_{ij} \log(1 + s_{ij})`, (n, 2)."""
+        gradient: torch.Tensor = gpu.load("edges").pulls(Z, self.edges, 4.0, 1.0, 1)
+        return gradient
+
+    def loss(self, Z: torch.Tensor) -> torch.Tensor:
+        r""":math:`\sum P_{ij} \log(1 + s_{ij})`, a float64 scalar."""
+        total: torch.Tensor = gpu.load("edges").totals(Z, self.edges, 1.0, True)
+        return total
 
 
-def exact_repulsion(Z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """As `cartograd.embedding.forces.exact.tsne_repulsion`."""
-    sums, pulls = gpu.load("repulsion").student_sums(Z, Z, own=True)
-    total = sums.to(torch.float64).sum()
-    return scaled(pulls, -4.0, total), total
+Repulsion = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+
+
+def repulsion(n: int, method: str) -> Repulsion:
+    """The way to compute the repulsion of n points: "exact", "fft", or for "auto" the faster of both."""
+    by_grid = n > EXACT_ROWS if method == "auto" else method == "fft"
+    return GridRepulsion() if by_grid else tsne_repulsion
 
 
 class GridRepulsion:
     """As `cartograd.embedding.forces.fft.FFTRepulsion`, for one map after another."""
 
+    def __init__(self) -> None:
+        self._convolutions: dict[tuple[int, float], _Convolution] = {}
+
     def __call__(self, Z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The gradient of the logarithm of the sum over all pairs, (n, 2), and that sum."""
         low, high = Z.aminmax(dim=0)
-        chosen = _nodes(float((high - low).max()))
+        chosen = nodes_for(float((high - low).max()))
         if chosen is None or chosen[1] ** 2 > SPARSE * len(Z):
-            return exact_repulsion(Z)
-        (spacing, side), kernels, low = chosen, gpu.load("grid"), low.to(torch.float64)
-        dtype = torch.float32 if spacing >= SPACING else torch.float64
-        convolution = _convolution(side, spacing, Z.device, dtype)
-        potential = convolution(kernels.charges(Z, low, spacing, side, dtype))
-        found = kernels.read(potential, Z, low, spacing)
+            return tsne_repulsion(Z)
+        found = self.potential(Z, low.to(torch.float64), *chosen)
         total = (found[0] - 1).sum()
         return (found[1:] * (2.0 / total)).T.to(Z.dtype).contiguous(), total
 
+    def potential(self, Z: torch.Tensor, low: torch.Tensor, spacing: float, side: int) -> torch.Tensor:
+        """The potential of the points at themselves and its derivatives, (3, n) float64, by this grid from `low` on."""
+        kernels = gpu.load("grid")
+        dtype = torch.float32 if spacing >= SPACING else torch.float64
+        if (side, spacing) not in self._convolutions:
+            self._convolutions[side, spacing] = _Convolution(Kernel((side, side), spacing, Z.device, dtype))
+        nodes = self._convolutions[side, spacing](kernels.charges(Z, low, spacing, side, dtype))
+        found: torch.Tensor = kernels.read(nodes, Z, low, spacing)
+        return found
 
-def _nodes(extent: float) -> tuple[float, int] | None:
+
+def nodes_for(extent: float) -> tuple[float, int] | None:
     """Their distance, and how many a side for a map of this extent; None where no transform has room for them."""
     spacing = SPACING
     while spacing > max(extent / NODES, FINEST):
@@ -98,8 +114,3 @@ class _Convolution:
         waves = torch.fft.rfft2(charges, s=self.lengths)
         torch.view_as_real(waves).mul_(self.spectrum[..., None])
         return torch.fft.irfft2(waves, s=self.lengths)[: self.side, : self.side]
-
-
-@functools.lru_cache(maxsize=32)
-def _convolution(side: int, spacing: float, device: torch.device, dtype: torch.dtype) -> _Convolution:
-    return _Convolution(Kernel((side, side), spacing, device, dtype))

@@ -42,7 +42,9 @@ class Tile:
     n : int
         How many points there are.
     own : bool
-        Whether the queries are the points.
+        Whether the queries are points.
+    first : int
+        Which point the first query is.
     """
 
     rows: slice
@@ -50,12 +52,13 @@ class Tile:
     squared: torch.Tensor
     n: int
     own: bool
+    first: int
 
     def blank(self, values: torch.Tensor, value: float) -> torch.Tensor:
         """Put the value where there is no pair, in place."""
         values[:, self.n :] = value
         if self.own:
-            values.diagonal(self.rows.start).fill_(value)
+            values.diagonal(self.first + self.rows.start).fill_(value)
         return values
 
     def pulls(self, factors: torch.Tensor) -> torch.Tensor:
@@ -71,17 +74,25 @@ class Pairs:
     queries, points : torch.Tensor
         (m, c) and (n, c), of one dtype and on one device.
     own : bool
-        Whether the queries are the points: each then leaves itself out.
+        Whether the queries are points, one after the other: each then leaves itself out.
     offset : float, default=0.0
         Added to the squared distances.
     buffers : int, default=1
         How much more than the simplest the function to be called holds at a time: tiles are as much smaller.
+    first : int, default=0
+        Which of the points the first query is, where they are points.
     """
 
     def __init__(
-        self, queries: torch.Tensor, points: torch.Tensor, own: bool, offset: float = 0.0, buffers: int = 1
+        self,
+        queries: torch.Tensor,
+        points: torch.Tensor,
+        own: bool,
+        offset: float = 0.0,
+        buffers: int = 1,
+        first: int = 0,
     ) -> None:
-        self.buffers = buffers
+        self.buffers, self.first = buffers, first
         self.m, self.n, self.own = len(queries), len(points), own
         self.queries, self.points = queries.T.contiguous(), planes(points)
         self.offset = torch.tensor(offset, dtype=points.dtype, device=points.device)
@@ -105,6 +116,6 @@ class Pairs:
         squared = torch.addcmul(self.offset, apart[0], apart[0])
         for part in apart[1:]:
             squared.addcmul_(part, part)
-        tile = Tile(rows, apart, squared, self.n, self.own)
+        tile = Tile(rows, apart, squared, self.n, self.own, self.first)
         tile.blank(squared, torch.inf)
         return tile

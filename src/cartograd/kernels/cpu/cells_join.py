@@ -3,8 +3,6 @@
 The candidates of a row are a heap, the worst first: ``value[i, 0]``. A row's heap is written by one call at a time.
 """
 
-# ruff: noqa: D103  (numba's signatures stand where a docstring's first line would be read; see the module's)
-
 from __future__ import annotations
 
 import numba
@@ -16,7 +14,7 @@ _LOOSE = {"reassoc", "contract", "nsz"}
 
 
 @numba.njit("void(float32[::1], int32[::1], float32, int32)", **_FLAGS)
-def replace_worst(value, ids, new, name):
+def replace_worst(value, ids, new, name):  # type: ignore[no-untyped-def]
     """Put a candidate in the place of the worst one and let it sink to its place in the heap."""
     width, at = len(value), 0
     while True:
@@ -33,7 +31,7 @@ def replace_worst(value, ids, new, name):
 
 
 @numba.njit("boolean(int32[::1], int32)", **_FLAGS)
-def holds(ids, name):
+def holds(ids, name):  # type: ignore[no-untyped-def]
     """Whether a candidate is in the heap already."""
     found = 0
     for at in range(len(ids)):
@@ -44,7 +42,7 @@ def holds(ids, name):
 @numba.njit(
     "void(float32[:, ::1], float32[::1], int32[::1], int32, float32, boolean, float32[:, ::1], int32[:, ::1])", **_FLAGS
 )
-def offer_members(tile, half, visitors, first, rounding, without_self, value, ids):
+def offer_members(tile, half, visitors, first, rounding, without_self, value, ids):  # type: ignore[no-untyped-def]
     """Offer every visitor the members first, first + 1, ...
 
     ``half[r] - tile[r, m]`` is half the squared distance of visitor r and member m, raised to ``rounding * half[r]``.
@@ -63,7 +61,7 @@ def offer_members(tile, half, visitors, first, rounding, without_self, value, id
 
 
 @numba.njit("int64(float32[:, ::1], float32[::1], float32[::1], int32[::1], float32[::1])", **_FLAGS)
-def pick_for_members(tile, half, limit, place, picked):
+def pick_for_members(tile, half, limit, place, picked):  # type: ignore[no-untyped-def]
     """What may enter the heaps of members: elements below their column's limit, as places in the tile and values.
 
     Writes at most ``len(place)`` of them; gives how many there are.
@@ -82,7 +80,7 @@ def pick_for_members(tile, half, limit, place, picked):
 @numba.njit(
     "void(int32[::1], float32[::1], int32[::1], int32, int32, float32[::1], float32[:, ::1], int32[:, ::1])", **_FLAGS
 )
-def offer_visitors(place, picked, visitors, first, members, least, value, ids):
+def offer_visitors(place, picked, visitors, first, members, least, value, ids):  # type: ignore[no-untyped-def]
     """Offer members first, first + 1, ... the visitors picked; values are raised to the ``least`` of the member."""
     for at in range(len(place)):
         m = place[at] % members
@@ -93,7 +91,7 @@ def offer_visitors(place, picked, visitors, first, members, least, value, ids):
 
 
 @numba.njit("float32(float32[::1], float32[::1])", fastmath=_LOOSE, **_FLAGS)
-def squared(a, b):
+def squared(a, b):  # type: ignore[no-untyped-def]
     """The squared distance of two rows."""
     total = numba.float32(0.0)
     for c in range(len(a)):
@@ -103,7 +101,7 @@ def squared(a, b):
 
 
 @numba.njit("float32(float32[::1], float32[::1], float32)", **_FLAGS)
-def squared_up_to(a, b, limit):
+def squared_up_to(a, b, limit):  # type: ignore[no-untyped-def]
     """The squared distance of two rows, or, once it is above the limit, what of it was summed until then."""
     total = numba.float32(0.0)
     for start in range(0, len(a), 256):
@@ -118,10 +116,10 @@ def squared_up_to(a, b, limit):
     "float32[:, ::1])",
     **_FLAGS,
 )
-def rank(data, order, start, stop, value, ids, slack, out_ids, out_value):
+def rank(data, order, start, stop, value, ids, slack, out_ids, out_value):  # type: ignore[no-untyped-def]
     """The nearest candidates of rows start to stop by squared distance, ties by id; -1 and infinity for none.
 
-    Rows are named by their place in `order`, answers by their place in `data`. Twice ``value``, less its ``slack``, is a
+    Rows are named by their place in `order`, answers by their place in `data`. Twice ``value`` times ``slack`` is a
     lower bound of the squared distance: candidates are measured from the lowest on, until none can be nearer.
     """
     k = out_ids.shape[1]

@@ -64,5 +64,5 @@ def loss(indptr, columns, weights, rows, out, start, stop):  # type: ignore[no-u
         lead, weight = columns[indptr[i] : indptr[i + 1]], weights[indptr[i] : indptr[i + 1]]
         for k in range(len(lead)):
             dx, dy = x - Z[2 * lead[k]], y - Z[2 * lead[k] + 1]
-            total += weight[k] * math.log(numpy.float32(1) + dx * dx + dy * dy)
+            total += weight[k] * math.log(1.0 + numpy.float64(dx * dx + dy * dy))
         out[i] = total

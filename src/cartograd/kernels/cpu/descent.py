@@ -35,9 +35,7 @@ def turned(near, back):  # type: ignore[no-untyped-def]
                 count[other] += 1
 
 
-@numba.njit(
-    "void(float32[:, ::1], int32[:, ::1], int64, int64, int32[::1], float32[:, ::1], int32[:, ::1])", **_FLAGS
-)
+@numba.njit("void(float32[:, ::1], int32[:, ::1], int64, int64, int32[::1], float32[:, ::1], int32[:, ::1])", **_FLAGS)
 def descend(rows, beside, start, stop, seen, value, ids):  # type: ignore[no-untyped-def]
     """Offer rows start to stop what lies beside the rows beside them.
 

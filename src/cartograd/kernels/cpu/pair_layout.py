@@ -14,7 +14,7 @@ import numpy
 
 from cartograd.kernels.cpu.power import KERNEL
 
-f4, f8 = numpy.float32, numpy.float64
+f4, u4, f8 = numpy.float32, numpy.uint32, numpy.float64
 
 
 @numba.njit("void(i4[:,::1],i8,i8[::1])", **KERNEL)
@@ -48,7 +48,7 @@ def gradient(indptr, columns, Z, out, start, stop, a, b, sums):  # type: ignore[
             px, py, total = f4(0), f4(0), f4(0)
             if a[kind] != 0:
                 for e in range(first, last):
-                    other = columns[e]
+                    other = u4(columns[e])  # one that could be negative would be looked at for that
                     dx, dy = x - Z[other, 0], y - Z[other, 1]
                     near = f4(1) / (b[kind] + dx * dx + dy * dy)
                     px += near * near * dx

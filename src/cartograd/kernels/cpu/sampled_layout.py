@@ -21,7 +21,7 @@ import numpy
 from cartograd.kernels.cpu.counting import hashed
 from cartograd.kernels.cpu.power import INLINED, KERNEL, log2
 
-f4, i4, u8, f8 = numpy.float32, numpy.int32, numpy.uint64, numpy.float64
+f4, i4, u4, u8, f8 = numpy.float32, numpy.int32, numpy.uint32, numpy.uint64, numpy.float64
 MOST = 1024
 
 
@@ -31,7 +31,8 @@ def pull(indptr, columns, weights, Z, out, start, stop, c, factor):  # type: ign
     for row in range(start, stop):
         x, y, gx, gy = Z[row, 0], Z[row, 1], f4(0), f4(0)
         for e in range(indptr[row], indptr[row + 1]):
-            dx, dy = x - Z[columns[e], 0], y - Z[columns[e], 1]
+            other = u4(columns[e])
+            dx, dy = x - Z[other, 0], y - Z[other, 1]
             strength = weights[e] / (c + dx * dx + dy * dy)
             gx += strength * dx
             gy += strength * dy
@@ -69,7 +70,7 @@ def measure(Z, low, high, count, others, apart, near):  # type: ignore[no-untype
     words, places = Z.view(u8), apart.view(u8)
     pairs = (high - low) * count
     for k in range(pairs):
-        places[k, 0] = words[others[k], 0]
+        places[k, 0] = words[u4(others[k]), 0]
     for row in range(low, high):
         x, y = Z[row, 0], Z[row, 1]
         for k in range((row - low) * count, (row - low + 1) * count):
@@ -115,8 +116,8 @@ def push(Z, out, theirs, start, stop, key, count, contrast, factor):  # type: ig
                 fx, fy = force[k] * apart[k, 0], force[k] * apart[k, 1]
                 gx += fx
                 gy += fy
-                theirs[others[k], 0] += fx
-                theirs[others[k], 1] += fy
+                theirs[u4(others[k]), 0] += fx
+                theirs[u4(others[k]), 1] += fy
             out[row, 0] -= gx
             out[row, 1] -= gy
         low = high

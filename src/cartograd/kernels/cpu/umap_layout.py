@@ -9,7 +9,8 @@ and the q-th negative of edge e is found by hashing (key of the step, e rate + q
 begin at multiples of 256 rows: what a row gets does not depend on the range it is in, as long as that does, too.
 
 A group goes through a few flat loops over its acting edges, which fit the nearest cache and become vector code; places
-are moved as one word each, because two small reads cost twice one large.
+are moved as one word each, because two small reads cost twice one large. An index that could be negative would be
+looked at for that every time: hence the casts to unsigned numbers.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def draw_places(words, key, edges, owners, count, first, rate, q, theirs):  # ty
     for k in range(count):
         j = i4(((hashed(key, (first + edges[k]) * rate + q) >> u8(32)) * others) >> u8(32))
         j += i4(j >= owners[k])
-        theirs[k, 0] = words[j, 0]
+        theirs[k, 0] = words[u4(j), 0]
 
 
 @numba.njit(
@@ -96,8 +97,8 @@ def move(indptr, rows, columns, rates, Z, out, start, stop, step, key, rate, a, 
         for k in range(count):
             e = first + edges[k]
             owners[k] = rows[e]
-            mine[k, 0] = words[rows[e], 0]
-            theirs[k, 0] = words[columns[e], 0]
+            mine[k, 0] = words[u4(rows[e]), 0]
+            theirs[k, 0] = words[u4(columns[e]), 0]
         for k in range(count):
             dx, dy = own[k, 0] - other[k, 0], own[k, 1] - other[k, 1]
             s = max(dx * dx + dy * dy, f4(TINY))

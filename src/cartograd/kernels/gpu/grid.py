@@ -16,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-POINTS = 128
+POINTS = 64
 
 
 def charges(points: torch.Tensor, low: torch.Tensor, spacing: float, side: int, dtype: torch.dtype) -> torch.Tensor:
@@ -47,82 +47,70 @@ def read(potential: torch.Tensor, points: torch.Tensor, low: torch.Tensor, spaci
     n = len(points)
     out = torch.empty(3, n, dtype=torch.float64, device=points.device)
     grid = (triton.cdiv(n, POINTS),)
-    _read[grid](potential, points, low, out, n, spacing, potential.stride(0), POINTS=POINTS, num_warps=4)
+    _read[grid](
+        potential, points, low, out, n, spacing, potential.stride(0), len(potential), POINTS=POINTS, num_warps=4
+    )
     return out
 
 
 @triton.jit
-def _cell(points, low, index, here, spacing, AXIS: tl.constexpr):
-    """The first node of each point in one dimension, and where in its cell the point is."""
+def _cell(points, low, index, here, spacing, side, AXIS: tl.constexpr):
+    """The first node of each point in one dimension, and where in its cell the point is; always within the grid."""
     value = tl.load(points + 2 * index + AXIS, mask=here, other=0.0).to(tl.float64)
     place = (value - tl.load(low + AXIS)) / spacing + 0.5
+    place = tl.minimum(tl.maximum(place, 0.0), side - 5.5)
     cell = tl.floor(place)
     return cell.to(tl.int32), place - cell
 
 
 @triton.jit
-def _weight(t, j: tl.constexpr):
-    """The weight of the j-th node."""
-    r = t + 1.5 - j
-    if j == 2:
-        weight = 115.0 / 192 + r * r * (r * r / 4 - 5.0 / 8)
-    elif j == 1:
-        weight = (55 + r * (20 + r * (-120 + r * (80 - 16 * r)))) / 96
-    elif j == 3:
-        weight = (55 - r * (20 + r * (120 + r * (80 + 16 * r)))) / 96
-    else:
-        far = 1 - t if j == 0 else t
-        weight = far * far * far * far / 24
-    return weight
+def _weights(r):
+    """The weights of nodes at these distances from points, 0 from 5/2 on."""
+    r = tl.abs(r)
+    near = 115.0 / 192 + r * r * (r * r / 4 - 5.0 / 8)
+    next_to = (55 + r * (20 + r * (-120 + r * (80 - 16 * r)))) / 96
+    far = tl.maximum(2.5 - r, 0.0)
+    return tl.where(r <= 0.5, near, tl.where(r <= 1.5, next_to, far * far * far * far / 24))
 
 
 @triton.jit
-def _slope(t, j: tl.constexpr):
-    """Its derivative by t."""
-    r = t + 1.5 - j
-    if j == 2:
-        slope = r * (r * r - 5.0 / 4)
-    elif j == 1:
-        slope = (20 + r * (-240 + r * (240 - 64 * r))) / 96
-    elif j == 3:
-        slope = -(20 + r * (240 + r * (240 + 64 * r))) / 96
-    else:
-        far = 1 - t if j == 0 else t
-        slope = far * far * far / 6
-        if j == 0:
-            slope = -slope
-    return slope
+def _slopes(r):
+    """Their derivatives by the place of the point, which is where r grows."""
+    size = tl.abs(r)
+    near = size * (size * size - 5.0 / 4)
+    next_to = (20 + size * (-240 + size * (240 - 64 * size))) / 96
+    far = tl.maximum(2.5 - size, 0.0)
+    slope = tl.where(size <= 0.5, near, tl.where(size <= 1.5, next_to, -far * far * far / 6))
+    return tl.where(r < 0, -slope, slope)
 
 
 @triton.jit
 def _charges(points, low, counted, n, spacing, unit, side, POINTS: tl.constexpr):
-    index = tl.program_id(0) * POINTS + tl.arange(0, POINTS)
+    index, j = tl.program_id(0) * POINTS + tl.arange(0, POINTS), tl.arange(0, 8)[None, :]
     here = index < n
-    row, t = _cell(points, low, index, here, spacing, 0)
-    column, u = _cell(points, low, index, here, spacing, 1)
+    row, t = _cell(points, low, index, here, spacing, side, 0)
+    column, u = _cell(points, low, index, here, spacing, side, 1)
+    across = _weights(u[:, None] + 1.5 - j) * unit
     for i in tl.static_range(5):
-        along = _weight(t, i) * unit
-        for j in tl.static_range(5):
-            value = (along * _weight(u, j) + 0.5).to(tl.int64)
-            tl.atomic_add(counted + (row + i) * side + column + j, value, mask=here, sem="relaxed")
+        value = (_weights(t + 1.5 - i)[:, None] * across + 0.5).to(tl.int64)
+        node = ((row + i) * side + column)[:, None] + j
+        tl.atomic_add(counted + node, value, mask=here[:, None] & (j < 5), sem="relaxed")
 
 
 @triton.jit
-def _read(potential, points, low, out, n, spacing, stride, POINTS: tl.constexpr):
-    index = tl.program_id(0) * POINTS + tl.arange(0, POINTS)
+def _read(potential, points, low, out, n, spacing, stride, side, POINTS: tl.constexpr):
+    index, j = tl.program_id(0) * POINTS + tl.arange(0, POINTS), tl.arange(0, 8)[None, :]
     here = index < n
-    row, t = _cell(points, low, index, here, spacing, 0)
-    column, u = _cell(points, low, index, here, spacing, 1)
-    value, down, across = tl.zeros_like(t), tl.zeros_like(t), tl.zeros_like(t)
+    row, t = _cell(points, low, index, here, spacing, side, 0)
+    column, u = _cell(points, low, index, here, spacing, side, 1)
+    weights, slopes = _weights(u[:, None] + 1.5 - j), _slopes(u[:, None] + 1.5 - j)
+    value, down = tl.zeros_like(weights), tl.zeros_like(weights)
     for i in tl.static_range(5):
-        along, rise = tl.zeros_like(t), tl.zeros_like(t)
-        for j in tl.static_range(5):
-            node = tl.load(potential + (row + i) * stride + column + j, mask=here, other=0.0).to(tl.float64)
-            along += node * _weight(u, j)
-            rise += node * _slope(u, j)
-        value += along * _weight(t, i)
-        down += along * _slope(t, i)
-        across += rise * _weight(t, i)
-    tl.store(out + index, value, mask=here)
-    tl.store(out + n + index, down / spacing, mask=here)
-    tl.store(out + 2 * n + index, across / spacing, mask=here)
+        place = ((row + i) * stride + column)[:, None] + j
+        node = tl.load(potential + place, mask=here[:, None] & (j < 5), other=0.0).to(tl.float64)
+        weight, slope = _weights(t + 1.5 - i)[:, None], _slopes(t + 1.5 - i)[:, None]
+        value += node * weight
+        down += node * slope
+    tl.store(out + index, tl.sum(value * weights, 1), mask=here)
+    tl.store(out + n + index, tl.sum(down * weights, 1) / spacing, mask=here)
+    tl.store(out + 2 * n + index, tl.sum(value * slopes, 1) / spacing, mask=here)

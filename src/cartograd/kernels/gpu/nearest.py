@@ -24,8 +24,8 @@ import triton.language as tl
 
 COLUMNS = 128
 """Columns of a tile."""
-ROUNDS = 4
-"""How many columns of one tile may enter a row's list."""
+ROUNDS, MORE_ROUNDS = 4, 12
+"""How many columns of one tile may enter a row's list; more where lists are not short beside the number of tiles."""
 LONGEST = 128
 """The longest list."""
 WHOLE = 128
@@ -49,14 +49,14 @@ class Prepared(NamedTuple):
         (rows filled up,) float32, squared lengths of the values; very large where there is no row.
     errors : torch.Tensor
         (count,) float32, how far the values are from the rows they stand for.
-    count : int
+    n : int
         How many rows there are.
     """
 
     values: torch.Tensor
     squares: torch.Tensor
     errors: torch.Tensor
-    count: int
+    n: int
 
 
 def prepared(
@@ -127,18 +127,19 @@ def candidates(queries: Prepared, data: Prepared, length: int, **options: Any) -
     ids : torch.Tensor
         (m, length) int32, -1 where there are fewer.
     """
-    m, width = queries.count, data.values.shape[1]
+    m, width = queries.n, data.values.shape[1]
     rows = options.get("rows", 64)
     columns = options.get("columns", COLUMNS)
-    tiles, blocks = -(-data.count // columns), -(-m // rows)
+    tiles, blocks = -(-data.n // columns), -(-m // rows)
     splits = options.get("splits", 1 if data.values.device.type == "cpu" else max(1, min(8, 1024 // blocks)))
     each = -(-tiles // splits)
+    rounds = ROUNDS if 4 * length <= tiles else MORE_ROUNDS
     values = torch.empty(splits, blocks * rows, length, dtype=torch.float32, device=data.values.device)
     ids = torch.empty(splits, blocks * rows, length, dtype=torch.int32, device=data.values.device)
     _candidates[(blocks, splits)](
         queries.values, queries.squares, data.values, data.squares, values, ids, m, tiles, each, blocks * rows,
         WIDTH=width, DEPTH=width if width <= WHOLE else options.get("depth", 64), ROWS=rows, COLUMNS=columns,
-        LENGTH=length, ROUNDS=ROUNDS, num_warps=options.get("warps", 4), num_stages=options.get("stages", 3),
+        LENGTH=length, ROUNDS=rounds, num_warps=options.get("warps", 4), num_stages=options.get("stages", 3),
     )  # fmt: skip
     if splits == 1:
         return values[0, :m], ids[0, :m]
@@ -219,12 +220,12 @@ def _candidates(
 def candidates_in_torch(queries: Prepared, data: Prepared, length: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The twin of `candidates`: the same from tiles of all distances, without the limit of `ROUNDS`."""
     found = []
-    right, squares = data.values[: data.count].to(torch.float32), data.squares[: data.count]
-    for start in range(0, queries.count, 4096):
-        part = slice(start, min(start + 4096, queries.count))
+    right, squares = data.values[: data.n].to(torch.float32), data.squares[: data.n]
+    for start in range(0, queries.n, 4096):
+        part = slice(start, min(start + 4096, queries.n))
         products = queries.values[part].to(torch.float32) @ right.T
         apart = (squares[None, :] + queries.squares[part, None]).sub_(products, alpha=2)
-        found.append(apart.topk(min(length, data.count), dim=1, largest=False, sorted=False))
+        found.append(apart.topk(min(length, data.n), dim=1, largest=False, sorted=False))
     values = torch.cat([one.values for one in found])
     ids = torch.cat([one.indices for one in found]).to(torch.int32)
     missing = length - values.shape[1]

@@ -1,8 +1,8 @@
 r"""Repulsion from random points in the plane that moves both ends of each pair, for LargeVis and InfoTSNE.
 
 Every row i draws `count` others j, by hashing (key of the step, i, number of the draw) as
-`cartograd.embedding.sampling.Complement` does for rows that exclude themselves alone; nothing is stored. The derivative of
-the loss by the squared distance s is
+`cartograd.embedding.sampling.Complement` does for rows that exclude themselves alone; nothing is stored. The derivative
+of the loss by the squared distance s is
 
 .. math:: -\frac{1}{n} \frac{1}{(1 + s)(2 + s)} \quad \text{(LargeVis)}, \qquad
     -\frac{1}{n} \frac{w^2}{\sum_j w_{ij}}, \; w = \frac{1}{1 + s} \quad \text{(InfoTSNE)}.

@@ -10,11 +10,15 @@ after it and dY that of y,
 and for the decays, with X = S * M * (dY v') of one head, summed over ranks,
 
     dc = rowsum X + <e dY, C H'> - colsum X - <f v, B G'>,
-    dda_l = sum over k >= l of dc_k, plus <G, H_next> = exp(c_end) <G, H> + sum of <f v, B G'>.
+    dda_l = sum over k >= l of dc_k, plus <G, H_next>,
+
+which `decay_gradients_kernel` makes of the inner products that are written here.
+
+With the trapezoidal rule M is times `scale`, or is `same` within a step, and f is times `scale`: all else stays.
 
 Several programs share a chunk, because one alone has too few registers: the products with H, those with G (both for a
-block of the state's channels), and what stays within the chunk. They run side by side and read the same tiles, so that
-memory is read once. A head ALONE in its group needs no sum over heads: its programs find dS again for themselves.
+block of the state's channels), what stays within the chunk, and dv. They run side by side and read the same tiles, so
+that memory is read once. A head ALONE in its group needs no sum over heads: its programs find dS again for themselves.
 """
 
 from __future__ import annotations
@@ -27,16 +31,16 @@ from cartograd.kernels.gpu.ssd_tiles import damping, load_rows, load_state, load
 
 @triton.jit
 def gradients_kernel(
-    v, decays, B, C, dY, states, adjoints, dv, dB, dC, inner_i, inner_j, both,
+    v, decays, B, C, dY, states, adjoints, dv, dB, dC, inner_i, inner_j, inner_same,
     v_batch, v_row, v_head, b_batch, b_row, b_head, c_batch, c_row, c_head, g_batch, g_row, g_head,
     batches, steps, heads, chunks, groups, span, splits,
     RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
     ROWS_I: tl.constexpr, ROWS_J: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
-    ALONE: tl.constexpr, PRECISION: tl.constexpr,
+    ALONE: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One chunk and `span` heads of a group, one of the parts; dB and dC of these heads are summed here."""
     BLOCKS: tl.constexpr = (R + BLOCK_R - 1) // BLOCK_R
-    role, program = tl.program_id(0) % (2 * BLOCKS + 1), tl.program_id(0) // (2 * BLOCKS + 1)
+    role, program = tl.program_id(0) % (2 * BLOCKS + 2), tl.program_id(0) // (2 * BLOCKS + 2)
     chunk, batch = (program % chunks).to(tl.int64), (program // chunks).to(tl.int64)
     batches += tl.zeros((), tl.int64)
     group, split = tl.program_id(1) // splits, tl.program_id(1) % splits
@@ -53,57 +57,62 @@ def gradients_kernel(
     everything = batches * heads * chunks
     if role < BLOCKS:
         state_products(
-            dY, g_row, g_head, v, v_row, v_head, C, c_row, B, b_row, states, states, decays,
-            inner_i + role * everything * (LENGTH * QUERIES), both, dC, groups * R,
+            dY, g_row, g_head, v, v_row, v_head, C, c_row, B, b_row, states, decays,
+            inner_i + role * everything * (LENGTH * QUERIES), dC, groups * R,
             present, role, chunks, place, first, span,
-            QUERIES, RANKS, LENGTH, P, R, ROWS_I, ROWS_J, BLOCK_P, BLOCK_R, True, ALONE, PRECISION,
+            QUERIES, RANKS, LENGTH, P, R, ROWS_I, ROWS_J, BLOCK_P, BLOCK_R, True, ALONE, PLANES, PRECISION,
         )  # fmt: skip
     elif role < 2 * BLOCKS:
         block = role - BLOCKS
         state_products(
-            v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, adjoints, states, decays,
-            inner_j + block * everything * (LENGTH * RANKS), both + block * everything, dB, groups * R,
+            v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, adjoints, decays,
+            inner_j + block * everything * (LENGTH * RANKS), dB, groups * R,
             present, block, chunks, place, first, span,
-            RANKS, QUERIES, LENGTH, P, R, ROWS_J, ROWS_I, BLOCK_P, BLOCK_R, False, ALONE, PRECISION,
+            RANKS, QUERIES, LENGTH, P, R, ROWS_J, ROWS_I, BLOCK_P, BLOCK_R, False, ALONE, PLANES, PRECISION,
+        )  # fmt: skip
+    elif role == 2 * BLOCKS:
+        within_chunk(
+            v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, decays,
+            inner_i + BLOCKS * everything * (LENGTH * QUERIES), inner_j + BLOCKS * everything * (LENGTH * RANKS),
+            inner_same,
+            dB + splits * batches * steps * RANKS * groups * R, dC + splits * batches * steps * QUERIES * groups * R,
+            groups * R, present, chunks, place, first, span, states.dtype.element_ty,
+            RANKS, QUERIES, LENGTH, P, R, ROWS_I, ROWS_J, BLOCK_P, BLOCK_R, ALONE, PLANES, PRECISION,
         )  # fmt: skip
     else:
-        within_chunk(
-            v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, adjoints, decays,
-            dv + (batch * steps + chunk * LENGTH) * RANKS * heads * P, heads * P,
-            inner_i + BLOCKS * everything * (LENGTH * QUERIES), inner_j + BLOCKS * everything * (LENGTH * RANKS),
-            dB + splits * batches * steps * RANKS * groups * R, dC + splits * batches * steps * QUERIES * groups * R,
-            groups * R, present, chunks, place, first, span,
-            RANKS, QUERIES, LENGTH, P, R, ROWS_I, ROWS_J, BLOCK_P, BLOCK_R, ALONE, PRECISION,
+        value_gradients(
+            dY, g_row, g_head, B, b_row, C, c_row, adjoints, decays,
+            dv + (batch * steps + chunk * LENGTH) * RANKS * heads * P, heads * P, present, chunks, place, first, span,
+            RANKS, QUERIES, LENGTH, P, R, ROWS_I, ROWS_J, BLOCK_P, BLOCK_R, PLANES, PRECISION,
         )  # fmt: skip
 
 
 @triton.jit
 def state_products(
     values, row_stride, head_stride, others, other_row, other_head, keys, key_row, other_keys, other_key_row,
-    tiles, states, decays, inner, both, out, out_row, present, block_r, chunks, place, first, span,
+    tiles, decays, inner, out, out_row, present, block_r, chunks, place, first, span,
     RANKS: tl.constexpr, OTHERS: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
     ROWS: tl.constexpr, ROWS_O: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
-    QUERIES: tl.constexpr, ALONE: tl.constexpr, PRECISION: tl.constexpr,
+    QUERIES: tl.constexpr, ALONE: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The sum over heads of (e dY) H, and <e dY, C H'> of each row; or of (f v) G, <f v, B G'> and <G, H>.
+    """The sum over heads of (e dY) H, and <e dY, C H'> of each row; or of (f v) G, and <f v, B G'>.
 
     For a head alone, dS B or dS' C is added: then `out` is the gradient of queries or keys.
     """
-    operand = states.dtype.element_ty
+    operand = tiles.dtype.element_ty
     rows, r, limit = tl.arange(0, ROWS), block_r * BLOCK_R + tl.arange(0, BLOCK_R), present * RANKS
     found = tl.zeros((ROWS, BLOCK_R), tl.float32)
     if ALONE:
         dscores = score_gradients(
             values + first * head_stride, row_stride, others + first * other_head, other_row, decays, present, place,
-            RANKS, OTHERS, LENGTH, P, ROWS, ROWS_O, BLOCK_P, QUERIES, operand, PRECISION,
+            RANKS, OTHERS, LENGTH, P, ROWS, ROWS_O, BLOCK_P, QUERIES, PLANES, operand, PRECISION,
         )  # fmt: skip
         k = load_rows(other_keys, tl.arange(0, ROWS_O), other_key_row, present * OTHERS, r, R).to(operand)
         found = tl.dot(dscores, k, found, input_precision=PRECISION)
     k = load_rows(keys, rows, key_row, limit, r, R).to(operand)
     for head in range(first, first + span):
-        weight = load_steps(decays + (place * 4 + (2 if QUERIES else 3)) * LENGTH, rows, RANKS, LENGTH)
+        weight = load_steps(decays + (place * PLANES + (2 if QUERIES else 3)) * LENGTH, rows, RANKS, LENGTH)
         products = tl.zeros((ROWS,), tl.float32)
-        product = tl.zeros((), tl.float32)
         for block in tl.static_range((P + BLOCK_P - 1) // BLOCK_P):
             p = block * BLOCK_P + tl.arange(0, BLOCK_P)
             x = load_rows(values + head * head_stride, rows, row_stride, limit, p, P)
@@ -111,12 +120,7 @@ def state_products(
             x = x.to(tl.float32) * weight[:, None]
             found = tl.dot(x.to(operand), tile, found, input_precision=PRECISION)
             products += tl.sum(tl.dot(k, tl.trans(tile), input_precision=PRECISION) * x, 1)
-            if not QUERIES:
-                state = load_state(states + place * (P * R), p, r, P, R)
-                product += tl.sum(state.to(tl.float32) * tile.to(tl.float32))
         tl.store(inner + place * (LENGTH * RANKS) + rows, products, mask=rows < limit)
-        if not QUERIES:
-            tl.store(both + place, product)
         place += chunks
     store_rows(out, found, rows, out_row, limit, r, R)
 
@@ -126,7 +130,7 @@ def score_gradients(
     values, row_stride, others, other_row, decays, present, place,
     RANKS: tl.constexpr, OTHERS: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr,
     ROWS: tl.constexpr, ROWS_O: tl.constexpr, BLOCK_P: tl.constexpr,
-    QUERIES: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr,
+    QUERIES: tl.constexpr, PLANES: tl.constexpr, OPERAND: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """dS = (dY v') * M of one head, for queries as rows; its transpose for keys as rows."""
     rows, rows_o = tl.arange(0, ROWS), tl.arange(0, ROWS_O)
@@ -136,72 +140,101 @@ def score_gradients(
         x = load_rows(values, rows, row_stride, present * RANKS, p, P).to(OPERAND)
         o = load_rows(others, rows_o, other_row, present * OTHERS, p, P).to(OPERAND)
         seen = tl.dot(x, tl.trans(o), seen, input_precision=PRECISION)
-    at = decays + place * (4 * LENGTH)
-    coarse, fine = load_steps(at, rows, RANKS, LENGTH), load_steps(at + LENGTH, rows, RANKS, LENGTH)
-    coarse_o, fine_o = load_steps(at, rows_o, OTHERS, LENGTH), load_steps(at + LENGTH, rows_o, OTHERS, LENGTH)
+    kept = damping(decays + place * (PLANES * LENGTH), rows, rows_o, RANKS, OTHERS, LENGTH, not QUERIES, PLANES == 6)
     step, step_o = (rows // RANKS)[:, None], (rows_o // OTHERS)[None, :]
-    if QUERIES:
-        seen = tl.where(step >= step_o, seen * damping(coarse, fine, coarse_o, fine_o), 0.0)
-    else:
-        seen = tl.where(step <= step_o, seen * damping(-coarse, -fine, -coarse_o, -fine_o), 0.0)
+    seen = tl.where(step >= step_o if QUERIES else step <= step_o, seen * kept, 0.0)
     return seen.to(OPERAND)
 
 
 @triton.jit
 def within_chunk(
-    v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, adjoints, decays, dv, dv_row, inner_i, inner_j, dB, dC,
-    out_row, present, chunks, place, first, span,
+    v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, decays, inner_i, inner_j, inner_same, dB, dC,
+    out_row, present, chunks, place, first, span, OPERAND: tl.constexpr,
     RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
     ROWS_I: tl.constexpr, ROWS_J: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
-    ALONE: tl.constexpr, PRECISION: tl.constexpr,
+    ALONE: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Writes dv, rowsum X and colsum X, and dS B and dS' C of the sum over heads. Here keys are rows, all transposed."""
-    operand = adjoints.dtype.element_ty
+    """Writes rowsum X and colsum X, and dS B and dS' C of the sum over heads. Keys are rows here, all is transposed."""
     BLOCKS: tl.constexpr = (R + BLOCK_R - 1) // BLOCK_R
     rows_i, rows_j, r = tl.arange(0, ROWS_I), tl.arange(0, ROWS_J), tl.arange(0, BLOCK_R)
     limit_i, limit_j = present * QUERIES, present * RANKS
     earlier = (rows_j // RANKS)[:, None] <= (rows_i // QUERIES)[None, :]
-    scores = tl.zeros((ROWS_J, ROWS_I), tl.float32)
-    for block in tl.static_range(BLOCKS):
-        b = load_rows(B, rows_j, b_row, limit_j, block * BLOCK_R + r, R).to(operand)
-        c = load_rows(C, rows_i, c_row, limit_i, block * BLOCK_R + r, R).to(operand)
-        scores = tl.dot(b, tl.trans(c), scores, input_precision=PRECISION)
-    scores = tl.where(earlier, scores, 0.0)
+    scores = score_tile(B, b_row, C, c_row, present, OPERAND, RANKS, QUERIES, R, ROWS_I, ROWS_J, BLOCK_R, PRECISION).to(
+        OPERAND
+    )
     dscores = tl.zeros((ROWS_J, ROWS_I), tl.float32)
     for head in range(first, first + span):
-        at = decays + place * (4 * LENGTH)
-        coarse_i, fine_i = load_steps(at, rows_i, QUERIES, LENGTH), load_steps(at + LENGTH, rows_i, QUERIES, LENGTH)
-        coarse_j, fine_j = load_steps(at, rows_j, RANKS, LENGTH), load_steps(at + LENGTH, rows_j, RANKS, LENGTH)
-        to_end = load_steps(at + 3 * LENGTH, rows_j, RANKS, LENGTH)
-        kept = damping(-coarse_j, -fine_j, -coarse_i, -fine_i)
         seen = tl.zeros((ROWS_J, ROWS_I), tl.float32)
         for block in tl.static_range((P + BLOCK_P - 1) // BLOCK_P):
             p = block * BLOCK_P + tl.arange(0, BLOCK_P)
-            x = load_rows(v + head * v_head, rows_j, v_row, limit_j, p, P).to(operand)
-            g = load_rows(dY + head * g_head, rows_i, g_row, limit_i, p, P).to(operand)
+            x = load_rows(v + head * v_head, rows_j, v_row, limit_j, p, P).to(OPERAND)
+            g = load_rows(dY + head * g_head, rows_i, g_row, limit_i, p, P).to(OPERAND)
             seen = tl.dot(x, tl.trans(g), seen, input_precision=PRECISION)
+        seen *= damping(decays + place * (PLANES * LENGTH), rows_j, rows_i, RANKS, QUERIES, LENGTH, True, PLANES == 6)
+        if not ALONE:
+            dscores += seen
+        seen *= scores.to(tl.float32)
+        tl.store(inner_i + place * (LENGTH * QUERIES) + rows_i, tl.sum(seen, 0), mask=rows_i < limit_i)
+        tl.store(inner_j + place * (LENGTH * RANKS) + rows_j, tl.sum(seen, 1), mask=rows_j < limit_j)
+        if PLANES == 6:
+            within = tl.sum(tl.where((rows_j // RANKS)[:, None] == (rows_i // QUERIES)[None, :], seen, 0.0), 1)
+            tl.store(inner_same + place * (LENGTH * RANKS) + rows_j, within, mask=rows_j < limit_j)
+        place += chunks
+    if not ALONE:
+        dscores = tl.where(earlier, dscores, 0.0).to(OPERAND)
+        for block in tl.static_range(BLOCKS):
+            c = load_rows(C, rows_i, c_row, limit_i, block * BLOCK_R + r, R).to(OPERAND)
+            db = tl.dot(dscores, c, input_precision=PRECISION)
+            store_rows(dB, db, rows_j, out_row, limit_j, block * BLOCK_R + r, R)
+        for block in tl.static_range(BLOCKS):
+            b = load_rows(B, rows_j, b_row, limit_j, block * BLOCK_R + r, R).to(OPERAND)
+            dc = tl.dot(tl.trans(dscores), b, input_precision=PRECISION)
+            store_rows(dC, dc, rows_i, out_row, limit_i, block * BLOCK_R + r, R)
+
+
+@triton.jit
+def value_gradients(
+    dY, g_row, g_head, B, b_row, C, c_row, adjoints, decays, dv, dv_row, present, chunks, place, first, span,
+    RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
+    ROWS_I: tl.constexpr, ROWS_J: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
+    PLANES: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Writes dv of each head."""
+    operand = adjoints.dtype.element_ty
+    BLOCKS: tl.constexpr = (R + BLOCK_R - 1) // BLOCK_R
+    rows_i, rows_j, r = tl.arange(0, ROWS_I), tl.arange(0, ROWS_J), tl.arange(0, BLOCK_R)
+    limit_i, limit_j = present * QUERIES, present * RANKS
+    scores = score_tile(B, b_row, C, c_row, present, operand, RANKS, QUERIES, R, ROWS_I, ROWS_J, BLOCK_R, PRECISION)
+    b = load_rows(B, rows_j, b_row, limit_j, r, R).to(operand)
+    for head in range(first, first + span):
+        at = decays + place * (PLANES * LENGTH)
+        to_end = load_steps(at + 3 * LENGTH, rows_j, RANKS, LENGTH)
+        weights = (scores * damping(at, rows_j, rows_i, RANKS, QUERIES, LENGTH, True, PLANES == 6)).to(operand)
+        for block in tl.static_range((P + BLOCK_P - 1) // BLOCK_P):
+            p = block * BLOCK_P + tl.arange(0, BLOCK_P)
+            g = load_rows(dY + head * g_head, rows_i, g_row, limit_i, p, P).to(operand)
             dx = tl.zeros((ROWS_J, BLOCK_P), tl.float32)
             for part in tl.static_range(BLOCKS):
                 if BLOCKS > 1:
                     b = load_rows(B, rows_j, b_row, limit_j, part * BLOCK_R + r, R).to(operand)
                 adjoint = load_state(adjoints + place * (P * R), p, part * BLOCK_R + r, P, R)
                 dx = tl.dot(b, tl.trans(adjoint), dx, input_precision=PRECISION)
-            dx = tl.dot((scores * kept).to(operand), g, dx * to_end[:, None], input_precision=PRECISION)
+            dx = tl.dot(weights, g, dx * to_end[:, None], input_precision=PRECISION)
             store_rows(dv + head * P, dx, rows_j, dv_row, limit_j, p, P)
-        seen *= kept
-        if not ALONE:
-            dscores += seen
-        seen *= scores
-        tl.store(inner_i + place * (LENGTH * QUERIES) + rows_i, tl.sum(seen, 0), mask=rows_i < limit_i)
-        tl.store(inner_j + place * (LENGTH * RANKS) + rows_j, tl.sum(seen, 1), mask=rows_j < limit_j)
         place += chunks
-    if not ALONE:
-        dscores = tl.where(earlier, dscores, 0.0).to(operand)
-        for block in tl.static_range(BLOCKS):
-            c = load_rows(C, rows_i, c_row, limit_i, block * BLOCK_R + r, R).to(operand)
-            db = tl.dot(dscores, c, input_precision=PRECISION)
-            store_rows(dB, db, rows_j, out_row, limit_j, block * BLOCK_R + r, R)
-        for block in tl.static_range(BLOCKS):
-            b = load_rows(B, rows_j, b_row, limit_j, block * BLOCK_R + r, R).to(operand)
-            dc = tl.dot(tl.trans(dscores), b, input_precision=PRECISION)
-            store_rows(dC, dc, rows_i, out_row, limit_i, block * BLOCK_R + r, R)
+
+
+@triton.jit
+def score_tile(
+    B, b_row, C, c_row, present, OPERAND: tl.constexpr,
+    RANKS: tl.constexpr, QUERIES: tl.constexpr, R: tl.constexpr,
+    ROWS_I: tl.constexpr, ROWS_J: tl.constexpr, BLOCK_R: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """S' of a chunk, 0 where a key comes after the query."""
+    rows_i, rows_j, r = tl.arange(0, ROWS_I), tl.arange(0, ROWS_J), tl.arange(0, BLOCK_R)
+    scores = tl.zeros((ROWS_J, ROWS_I), tl.float32)
+    for block in tl.static_range((R + BLOCK_R - 1) // BLOCK_R):
+        b = load_rows(B, rows_j, b_row, present * RANKS, block * BLOCK_R + r, R).to(OPERAND)
+        c = load_rows(C, rows_i, c_row, present * QUERIES, block * BLOCK_R + r, R).to(OPERAND)
+        scores = tl.dot(b, tl.trans(c), scores, input_precision=PRECISION)
+    return tl.where((rows_j // RANKS)[:, None] <= (rows_i // QUERIES)[None, :], scores, 0.0)

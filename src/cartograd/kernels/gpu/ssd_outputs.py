@@ -19,7 +19,7 @@ def outputs_kernel(
     steps, heads, chunks, groups, span, splits,
     RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
     ROWS_I: tl.constexpr, ROWS_J: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One chunk and `span` heads of a group, whose scores S are computed once."""
     chunk, batch = (tl.program_id(0) % chunks).to(tl.int64), (tl.program_id(0) // chunks).to(tl.int64)
@@ -46,11 +46,9 @@ def outputs_kernel(
     for head in range(first, first + span):
         place = (batch * heads + head) * chunks + chunk
         x = load_rows(v + head * v_head, rows_j, v_row, limit_j, p, P).to(operand)
-        at = decays + place * (4 * LENGTH)
-        coarse_i, fine_i = load_steps(at, rows_i, QUERIES, LENGTH), load_steps(at + LENGTH, rows_i, QUERIES, LENGTH)
-        coarse_j, fine_j = load_steps(at, rows_j, RANKS, LENGTH), load_steps(at + LENGTH, rows_j, RANKS, LENGTH)
+        at = decays + place * (PLANES * LENGTH)
         from_start = load_steps(at + 2 * LENGTH, rows_i, QUERIES, LENGTH)
-        weights = (scores * damping(coarse_i, fine_i, coarse_j, fine_j)).to(operand)
+        weights = (scores * damping(at, rows_i, rows_j, QUERIES, RANKS, LENGTH, False, PLANES == 6)).to(operand)
         read = tl.zeros((ROWS_I, BLOCK_P), tl.float32)
         for block in tl.static_range(BLOCKS):
             if BLOCKS > 1:

@@ -1,7 +1,8 @@
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator"
-"""The serial part of the SSD scan: the state before every chunk, forwards, or its gradient after every chunk, backwards.
+"""The serial part of the SSD scan: the state before every chunk, or, backwards, its gradient after every chunk.
 
-With c the running sum of the decays in a chunk and c_end its last value,
+With c the running sum of the decays in a chunk and c_end its last value (and v already times `scale`, where there is
+one),
 
     forwards:    H <- exp(c_end) H + (exp(c_end - c) v)' B        (v, B: values and keys)
     backwards:   G <- exp(c_end) G + (exp(c) dY)' C               (dY, C: gradients of y and queries).
@@ -23,7 +24,7 @@ def states_kernel(
     v_batch, v_row, v_head, k_batch, k_row, k_head, steps, heads, per_group, chunks,
     RANKS: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
     ROWS: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
-    BACKWARDS: tl.constexpr, HAS_FIRST: tl.constexpr, PRECISION: tl.constexpr,
+    BACKWARDS: tl.constexpr, HAS_FIRST: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One tile of the state of one head, through all chunks; writes it before each chunk, and at the end."""
     sequence = tl.program_id(0).to(tl.int64)
@@ -33,22 +34,27 @@ def states_kernel(
     rows = tl.arange(0, ROWS)
     values += batch * v_batch + head * v_head
     keys += batch * k_batch + (head // per_group) * k_head
-    decays += sequence * chunks * (4 * LENGTH)
+    decays += sequence * chunks * (PLANES * LENGTH)
     within = p[:, None] * R + r[None, :]
     inside = (p < P)[:, None] & (r < R)[None, :]
     state = tl.zeros((BLOCK_P, BLOCK_R), tl.float32)
     if HAS_FIRST:
         state += tl.load(first + sequence * (P * R) + within, mask=inside, other=0.0).to(tl.float32)
     operand = states.dtype.element_ty
+    PLANE: tl.constexpr = 2 if BACKWARDS else 3
+    ahead = (chunks - 1 if BACKWARDS else 0) + tl.zeros((), tl.int64)
+    weight = load_steps(decays + (ahead * PLANES + PLANE) * LENGTH, rows, RANKS, LENGTH)
+    kept = tl.load(decays + (ahead * PLANES + 3) * LENGTH - 1)  # exp(c_end)
     for turn in range(chunks):
         chunk = (chunks - 1 - turn if BACKWARDS else turn) + tl.zeros((), tl.int64)
         limit = tl.minimum(LENGTH, steps - chunk * LENGTH) * RANKS
         tl.store(states + (sequence * chunks + chunk) * (P * R) + within, state.to(operand), mask=inside)
         x = load_rows(values + chunk * (LENGTH * RANKS) * v_row, rows, v_row, limit, p, P)
         b = load_rows(keys + chunk * (LENGTH * RANKS) * k_row, rows, k_row, limit, r, R)
-        weight = load_steps(decays + (chunk * 4 + (2 if BACKWARDS else 3)) * LENGTH, rows, RANKS, LENGTH)
-        kept = tl.load(decays + (chunk * 4 + 3) * LENGTH - 1)  # exp(c_end)
         x = (x.to(tl.float32) * weight[:, None]).to(operand)
-        state *= kept
-        state = tl.dot(tl.trans(x), b.to(operand), state, input_precision=PRECISION)
+        ahead = (tl.maximum(chunk - 1, 0) if BACKWARDS else tl.minimum(chunk + 1, chunks - 1)) * PLANES
+        weight = load_steps(decays + (ahead + PLANE) * LENGTH, rows, RANKS, LENGTH)  # of the next chunk, early
+        kept_next = tl.load(decays + (ahead + 3) * LENGTH - 1)
+        state = tl.dot(tl.trans(x), b.to(operand), state * kept, input_precision=PRECISION)
+        kept = kept_next
     tl.store(last + sequence * (P * R) + within, state, mask=inside)

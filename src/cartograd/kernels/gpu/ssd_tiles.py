@@ -36,74 +36,37 @@ def load_state(base, p, r, P: tl.constexpr, R: tl.constexpr):
 @triton.jit
 def load_steps(base, rows, RANKS: tl.constexpr, LENGTH: tl.constexpr):
     """A number of each row's step; rows past the end have the last one."""
-    return tl.load(base + tl.minimum(rows // RANKS, LENGTH - 1))
+    step = rows if RANKS == 1 else rows // RANKS
+    return tl.load(base + (step if rows.shape[0] == LENGTH * RANKS else tl.minimum(step, LENGTH - 1)))
 
 
 @triton.jit
-def damping(coarse_i, fine_i, coarse_j, fine_j):
-    """exp(c_i - c_j), which is to be multiplied by 0 where step i comes before j; held below infinity for that."""
-    gap = (coarse_i[:, None] - coarse_j[None, :]) + (fine_i[:, None] - fine_j[None, :])
-    return tl.exp(tl.minimum(gap, 80.0))
-
-
-@triton.jit
-def decays_kernel(
-    da, decays, d_batch, d_step, d_head, steps, heads, chunks, LENGTH: tl.constexpr, ROWS: tl.constexpr,
-    HEADS: tl.constexpr,
+def damping(
+    decays, rows, columns, ROW_RANKS: tl.constexpr, COLUMN_RANKS: tl.constexpr,
+    LENGTH: tl.constexpr, KEYS_ARE_ROWS: tl.constexpr, TRAPEZOID: tl.constexpr,
 ):  # fmt: skip
-    """Running sums c of the decays of a chunk in two parts, exp(c) and exp(c_end - c), as (b, h, chunk, 4, LENGTH).
+    """M = exp(c_i - c_j) of queries i and keys j, which is to be multiplied by 0 where i comes before j.
 
-    The coarse part of a decay is rounded down to a multiple of 1/64, and sums of these are exact in float32; the rests
-    stay below 1/64. So the difference of two running sums keeps the small decays that follow a large one. Decays are
-    held between -2000 and 2000: beyond, exp is 0 or infinite anyway.
+    It is held below infinity for that. With TRAPEZOID it is times `scale` of j, and `same` of j within one step.
     """
-    chunk, batch = tl.program_id(0) % chunks, (tl.program_id(0) // chunks).to(tl.int64)
-    step, head = tl.arange(0, ROWS), tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-    there = (step < LENGTH) & (chunk * LENGTH + step < steps)
-    at = da + batch * d_batch + (chunk * LENGTH + step)[:, None] * d_step + head[None, :] * d_head
-    decay = tl.load(at, mask=there[:, None] & (head < heads)[None, :], other=0.0).to(tl.float32)
-    decay = tl.minimum(tl.maximum(decay, -2000.0), 2000.0)
-    rough = tl.floor(decay * 64.0) * 0.015625
-    coarse, fine = tl.cumsum(rough, 0), tl.cumsum(decay - rough, 0)
-    rest = (tl.sum(rough, 0)[None, :] - coarse) + (tl.sum(decay - rough, 0)[None, :] - fine)
-    to = decays + ((batch * heads + head)[None, :] * chunks + chunk) * (4 * LENGTH) + step[:, None]
-    inside = (step < LENGTH)[:, None] & (head < heads)[None, :]
-    tl.store(to, coarse, mask=inside)
-    tl.store(to + LENGTH, fine, mask=inside)
-    tl.store(to + 2 * LENGTH, tl.exp(coarse + fine), mask=inside)
-    tl.store(to + 3 * LENGTH, tl.exp(rest), mask=inside)
-
-
-@triton.jit
-def decay_gradients_kernel(
-    inner_i, inner_j, decays, both, dda, everything, steps, heads, chunks,
-    RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr,
-):  # fmt: skip
-    """dda_l = sum over k >= l in the chunk of dc_k, plus <G, H_next> = exp(c_end) <G, H> + sum of <f v, B G'>.
-
-    All come in parts: one for each block of the state's channels, and inner products also from within the chunk.
-    """
-    sequence, chunk = (tl.program_id(0) // chunks).to(tl.int64), tl.program_id(0) % chunks
-    batch, head = sequence // heads, sequence % heads
-    step = tl.arange(0, ROWS)
-    there = (step < LENGTH) & (chunk * LENGTH + step < steps)
-    place = (sequence * chunks + chunk) * LENGTH + step
-    dc = tl.zeros((ROWS,), tl.float32)
-    handed_on = tl.zeros((ROWS,), tl.float32)
-    ending = tl.zeros((), tl.float32)
-    for block in range(BLOCKS + 1):
-        for rank in range(QUERIES):
-            dc += tl.load(inner_i + (block * everything * LENGTH + place) * QUERIES + rank, mask=there, other=0.0)
-        for rank in range(RANKS):
-            inner = tl.load(inner_j + (block * everything * LENGTH + place) * RANKS + rank, mask=there, other=0.0)
-            dc -= inner
-            handed_on += tl.where(block < BLOCKS, inner, 0.0)
-        if block < BLOCKS:
-            ending += tl.load(both + block * everything + sequence * chunks + chunk)
-    ending *= tl.load(decays + (sequence * chunks + chunk) * (4 * LENGTH) + 3 * LENGTH - 1)
-    found = tl.cumsum(dc, 0, reverse=True) + (ending + tl.sum(handed_on, 0))
-    to = dda + (batch * steps + chunk * LENGTH + step) * heads + head
-    tl.store(to, found.to(dda.dtype.element_ty), mask=there)
+    coarse, fine = load_steps(decays, rows, ROW_RANKS, LENGTH), load_steps(decays + LENGTH, rows, ROW_RANKS, LENGTH)
+    coarse_c = load_steps(decays, columns, COLUMN_RANKS, LENGTH)
+    fine_c = load_steps(decays + LENGTH, columns, COLUMN_RANKS, LENGTH)
+    if KEYS_ARE_ROWS:
+        gap = (coarse_c[None, :] - coarse[:, None]) + (fine_c[None, :] - fine[:, None])
+    else:
+        gap = (coarse[:, None] - coarse_c[None, :]) + (fine[:, None] - fine_c[None, :])
+    kept = tl.exp(tl.minimum(gap, 80.0))
+    if TRAPEZOID:
+        one_step = (rows // ROW_RANKS)[:, None] == (columns // COLUMN_RANKS)[None, :]
+        if KEYS_ARE_ROWS:
+            scale = load_steps(decays + 4 * LENGTH, rows, ROW_RANKS, LENGTH)[:, None]
+            same = load_steps(decays + 5 * LENGTH, rows, ROW_RANKS, LENGTH)[:, None]
+        else:
+            scale = load_steps(decays + 4 * LENGTH, columns, COLUMN_RANKS, LENGTH)[None, :]
+            same = load_steps(decays + 5 * LENGTH, columns, COLUMN_RANKS, LENGTH)[None, :]
+        kept = tl.where(one_step, same, kept * scale)
+    return kept
 
 
 @triton.jit

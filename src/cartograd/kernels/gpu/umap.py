@@ -6,8 +6,8 @@ Row i at step t is pulled along its edges that act,
 
 (the exact periods of `cartograd.embedding.edge_clock`), and pushed from `negatives` random rows for each of these. The
 q-th of them is found by hashing (key of the step, i, q): half of 64 random bits each. Forces are UMAP's (see
-`cartograd.embedding.umap_forces`): every pair's is clipped, and the sums of both kinds are. All rows read the old places
-and write the new, so the result depends neither on the order of the rows nor on the number of programs.
+`cartograd.embedding.umap_forces`): every pair's is clipped, and the sums of both kinds are. All rows read the old
+places and write the new, so the result depends neither on the order of the rows nor on the number of programs.
 """
 
 from __future__ import annotations
