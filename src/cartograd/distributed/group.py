@@ -321,8 +321,10 @@ class Ranks:
 
     def _carried(self, values: torch.Tensor) -> torch.Tensor:
         """The values where the group can take them."""
+        if values.device.type == "cpu":
+            return values.contiguous()
         nccl = "nccl" in str(torch.distributed.get_backend_config())
-        return (values if nccl and values.device.type == "cuda" else values.cpu()).contiguous()
+        return (values if nccl else values.cpu()).contiguous()
 
     def _group(self, values: torch.Tensor) -> Any:
         return torch.distributed.group.WORLD if self.group is None or values.device.type == "cuda" else self.group

@@ -27,7 +27,7 @@ Found = tuple[torch.Tensor, torch.Tensor]
 
 STAGE = "neighbours, exact"
 
-BATCH = 16
+BATCH = 8
 """Tiles that are worked on with one state of the lists."""
 
 
@@ -76,8 +76,7 @@ def search_fast(
     tiles = Tiles(data, metric, queries, own)
     width = min(k + SPARE, data.count)
     lists = Lists(tiles.queries.count, width, data.device, data.dtype)
-    jobs = [(a, b) for a in tiles.starts(tiles.queries) for b in tiles.starts(data, a if queries is None else 0)]
-    batches = [jobs[start : start + BATCH] for start in range(0, len(jobs), BATCH)]
+    batches = _batches(tiles)
     for batch in steps(batches, len(batches), STAGE, verbose):
         for entries in spread(lambda job: _picked(tiles, lists, *job), batch):
             for entry in entries:
@@ -88,6 +87,14 @@ def search_fast(
     if width < data.count:
         doubtful = _doubtful(tiles, lists.worst, raw[:, k - 1])
     return ids[:, :k].contiguous(), raw[:, :k].contiguous(), doubtful
+
+
+def _batches(tiles: Tiles) -> list[list[tuple[int, int]]]:
+    """All tiles, a first one of each row before all others: it fills the lists, and few of the rest then pass."""
+    rows = [(a, tiles.starts(tiles.data, a if tiles.within else 0)) for a in tiles.starts(tiles.queries)]
+    first = [(a, starts[0]) for a, starts in rows]
+    rest = [(a, b) for a, starts in rows for b in starts[1:]]
+    return [jobs[start : start + BATCH] for jobs in (first, rest) for start in range(0, len(jobs), BATCH)]
 
 
 def _picked(tiles: Tiles, lists: Lists, a_start: int, b_start: int) -> list[Entries]:

@@ -49,23 +49,24 @@ class Lists:
 
     def pick(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> Entries:
         """What of a tile (r, m) can enter the lists of `rows` (r,), its columns being `names` (m,). Changes nothing."""
-        mask = None if self._empty(rows) else tile < self.worst[rows][:, None]
-        if mask is None or self._crowded(mask, len(rows)):
+        entries = None if self._empty(rows) else self._passing(tile, tile < self.worst[rows][:, None], len(rows))
+        if entries is None:
             return self._best_of(rows, names, tile)
-        row, column, value = _entries(tile, mask)
+        row, column, value = entries
         return rows[row], names[column], value
 
     def pick_columns(self, rows: torch.Tensor, names: torch.Tensor, tile: torch.Tensor) -> Entries:
         """The same for a tile (m, r) that stands on its side."""
-        mask = None if self._empty(rows) else tile < self.worst[rows]
-        if mask is None or self._crowded(mask, len(rows)):
+        entries = None if self._empty(rows) else self._passing(tile, tile < self.worst[rows], len(rows))
+        if entries is None:
             return self._best_of(rows, names, tile.T.contiguous())
-        row, column, value = _entries(tile, mask)
+        row, column, value = entries
         return rows[column], names[row], value
 
-    def _crowded(self, mask: torch.Tensor, rows: int) -> bool:
-        """Whether far more would pass than the lists can hold, as where clusters follow each other in the data."""
-        return int(mask.sum()) > CROWD * rows * self.value.shape[1]
+    def _passing(self, tile: torch.Tensor, mask: torch.Tensor, rows: int) -> Entries | None:
+        """What passes; None where that is far more than lists can hold, as where clusters follow in the data."""
+        at = torch.nonzero(mask.view(-1)).squeeze(1)
+        return None if len(at) > CROWD * rows * self.value.shape[1] else _elements(tile, at)
 
     def _empty(self, rows: torch.Tensor) -> bool:
         """Whether many of the rows have no full list yet, so that a comparison would let everything pass."""
@@ -127,7 +128,10 @@ def below_columns(tile: torch.Tensor, limit: torch.Tensor, floor: torch.Tensor |
 
 
 def _entries(tile: torch.Tensor, mask: torch.Tensor) -> Entries:
-    at = torch.nonzero(mask.view(-1)).squeeze(1)
+    return _elements(tile, torch.nonzero(mask.view(-1)).squeeze(1))
+
+
+def _elements(tile: torch.Tensor, at: torch.Tensor) -> Entries:
     row = torch.div(at, tile.shape[1], rounding_mode="floor")
     return row, at - row * tile.shape[1], tile.view(-1)[at]
 
