@@ -14,7 +14,7 @@ demo: $(READY)
 	$(BIN)/cartograd map digits -o map.html --seed 0 --n-neighbors 15 --max-iter 200
 
 test: check chromium
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 # The viewer is tested in a browser; where none can be installed those tests are skipped, with the reason.
 chromium:

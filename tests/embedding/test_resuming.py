@@ -72,8 +72,8 @@ def test_the_same_bits_as_without_an_interruption(name, tmp_path):
 def test_large_maps_that_take_many_steps_at_once(tmp_path):
     rows = numpy.random.RandomState(0).rand(4100, 4).astype("float32")
     options = {"n_neighbors": 5, "max_iter": 30, "check_interval": 25, "random_state": 0}
+    kept = {"checkpoint_dir": tmp_path, "checkpoint_every": 7}
     with pytest.raises(Stop):
-        kept = {"checkpoint_dir": tmp_path, "checkpoint_every": 7}
         cartograd.UMAP(**options, **kept, callbacks=[stopping_at(25)]).fit(rows)
     assert [path.name for path in sorted(tmp_path.iterdir())] == [
         "step-0000000014.safetensors",

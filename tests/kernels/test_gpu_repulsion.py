@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cartograd.embedding.forces import exact
+from cartograd.embedding.forces import exact, poincare
 from cartograd.embedding.forces import gpu as forces
 from cartograd.embedding.forces.grid import Grid
 from cartograd.kernels import gpu
@@ -70,3 +70,34 @@ def test_a_map_too_wide_for_a_grid_is_summed_exactly(kernel_device):
     assert error(forces.GridRepulsion()(Z)[0], exact.tsne_repulsion(Z.double())[0]) < 1e-5
     lost = forces.GridRepulsion()(torch.full((200, 2), torch.nan, device=kernel_device))
     assert not bool(torch.isfinite(lost[1]))
+
+
+def disc(n, device, seed=6):
+    """Points of the unit disc up to its rim; two of them in one place, two very near each other."""
+    Z = torch.randn(n, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    Z *= (torch.linspace(0.01, 1 - 1e-7, n, dtype=torch.float64) / Z.norm(dim=1))[:, None]
+    Z[5], Z[8] = Z[6], Z[9] + 1e-12
+    return Z.to(device)
+
+
+@pytest.mark.parametrize("gamma", [0.1, 2.0])
+@pytest.mark.parametrize("n", [300, 514])
+def test_repulsion_in_the_disc(kernel_device, n, gamma):
+    kernels, Z, Q = gpu.load("poincare"), disc(n, kernel_device), disc(77, kernel_device, 7)
+    for queries, own in ((Z, True), (Q, False)):
+        sums, pulls = kernels.repulsion_sums(queries, Z, own, gamma)
+        true_sums, true_pulls = poincare.repulsion_sums(queries.cpu(), Z.cpu(), own, gamma)
+        torch.testing.assert_close(sums.cpu(), true_sums, rtol=1e-11, atol=0)
+        off = (pulls.cpu() - true_pulls).norm(dim=1)
+        assert float((off / true_pulls.norm(dim=1)).max()) < 1e-9  # row by row: near the rim they are much longer
+
+
+def test_cosne_takes_the_kernel(cuda_device):
+    Z = disc(400, cuda_device)
+    found, total = poincare.cosne_repulsion(Z, 2.0)
+    again, _ = poincare.cosne_repulsion(Z, 2.0)
+    assert torch.equal(found, again)
+    true, true_total = poincare.cosne_repulsion(Z.cpu(), 2.0)
+    assert float(total.cpu() / true_total - 1) == pytest.approx(0, abs=1e-11)
+    assert error(found.cpu(), true) < 1e-9
+    assert torch.equal(found, poincare.scaled(gpu.load("poincare").repulsion_sums(Z, Z, True, 2.0)[1], -4.0, total))

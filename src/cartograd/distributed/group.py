@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import logging
 import os
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -53,8 +55,8 @@ def find_ranks(distributed: bool | str) -> Ranks | None:
             if distributed == "auto":
                 return None
             raise OptionError(
-                f"distributed={distributed!r} needs several processes: start with "
-                "torchrun --nproc-per-node=N, or use distributed='auto'"
+                f"distributed={distributed!r} needs a process group of several: start with torchrun "
+                "--nproc-per-node=N, or use distributed='auto'"
             )
         _open_group()
     if torch.distributed.get_world_size() < 2:
@@ -98,9 +100,18 @@ def _open_group() -> None:
 
 
 def _close_group() -> None:
-    _known.clear()  # a group that is still held when the interpreter is gone takes the process down with it
+    """Close the group that was opened here, before the interpreter goes.
+
+    gloo's threads let go of tensors after the exchange that they were for; one that does so when the interpreter is
+    half gone takes the process down with it. A group that nobody holds waits for its threads; where an error still
+    holds it, they are given the moment that they need.
+    """
+    _known.clear()
+    gc.collect()
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
+        gc.collect()
+        time.sleep(0.05)
 
 
 def _control_group() -> Any:

@@ -3,10 +3,37 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
+import numpy
 import torch
 
-from cartograd.distributed.group import Ranks
+from cartograd.distributed.group import Ranks, find_ranks
+
+
+def all_rows(values: Any) -> Any:
+    """The rows of all processes, in the order of their ranks, in each of them; of the kind of those given.
+
+    For what looks at a map as a whole, such as `cartograd.metrics`, where each process has its own rows; every process
+    must call. A process that is alone gets what it gave.
+
+    Parameters
+    ----------
+    values : array-like, (m, ...)
+        NumPy or torch; the processes may have different numbers of rows.
+
+    Examples
+    --------
+    >>> all_rows(torch.arange(3)).tolist()
+    [0, 1, 2]
+    """
+    ranks = find_ranks("auto")
+    if ranks is None:
+        return values
+    with ranks.one_for_all("rows of all"):
+        own = values if isinstance(values, torch.Tensor) else torch.as_tensor(numpy.asarray(values))
+        whole = ranks.gathered(own.detach(), f"all rows of shape {tuple(own.shape[1:])}")
+    return whole if isinstance(values, torch.Tensor) else whole.numpy()
 
 
 def moved(ranks: Ranks, values: torch.Tensor, held: list[int], bounds: list[int], what: str) -> torch.Tensor:

@@ -187,9 +187,9 @@ class AffinityMatcher(SharedFit, Estimator):
             layout = disc_of_equal_rows(self._given.rows, self.n_components, self._seed)
             self._finish(source, layout, layout[:1])
             return
-        refuse_if_too_large(self, source)
         self._source = source
         self._bounds = divided(self, source.n)
+        refuse_if_too_large(self, source)
         self.on_affinity_computation_start()
         self.affinity_in_ = self._affinity(source, y)
         self.on_affinity_computation_end()

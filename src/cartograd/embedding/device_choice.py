@@ -12,6 +12,7 @@ import torch
 
 from cartograd.embedding.memory import GIB, free_bytes
 from cartograd.errors import MemoryBudgetError
+from cartograd.neighbors.default_device import device_or_default
 from cartograd.neighbors.intake import Given
 from cartograd.neighbors.rows import TensorRows
 
@@ -29,14 +30,20 @@ def moved(model: AffinityMatcher, given: Given) -> Given:
     rows = given.rows
     if not (model.device == "auto" and isinstance(rows, TensorRows) and rows.device.type == "cpu"):
         return given
-    if rows.count <= ROWS or model._ranks is not None or not torch.cuda.is_available():
+    named = device_or_default(model.device) is not None
+    if named or rows.count <= ROWS or model._ranks is not None or not torch.cuda.is_available():
         return given
-    device = torch.device("cuda", torch.cuda.current_device())
+    device = _here()
     if free_bytes(device) < 2.0 * rows.data.nbytes:
         log.info("auto: %d rows stay on the CPU, the GPU has too little free memory", rows.count)
         return given
     log.info("auto: %d rows go to the GPU, %s; device='cpu' keeps them here", rows.count, device)
     return replace(given, rows=TensorRows(rows.data.to(device)))
+
+
+def _here() -> torch.device:
+    """The GPU that is in use, or the CPU."""
+    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
 
 @contextlib.contextmanager
@@ -45,7 +52,7 @@ def memory_told(model: AffinityMatcher) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
-        device = torch.device("cuda", torch.cuda.current_device())
+        device = _here()
         needed = getattr(model, "report_", {}).get("memory_estimate", float("nan"))
         message = (
             f"{type(model).__name__} ran out of memory on {device}: about {needed / GIB:.1f} GiB were expected, "

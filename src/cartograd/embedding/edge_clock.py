@@ -15,7 +15,7 @@ import torch
 
 from cartograd.neighbors import Graph
 
-PIECE_EDGES, GPU_PIECE_EDGES = 1 << 16, 1 << 26
+PIECE_EDGES, GPU_PIECE_EDGES = 1 << 15, 1 << 26
 GRID = 2.0**24
 """Rates are rounded to this: an edge of the largest weight but for the last digit acts at every step, too."""
 

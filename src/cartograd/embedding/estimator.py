@@ -20,6 +20,7 @@ from sklearn.utils.validation import _check_feature_names, check_is_fitted
 from cartograd.affinity import checks
 from cartograd.errors import InputError, UnsupportedError
 from cartograd.neighbors import validate
+from cartograd.neighbors.default_device import device_or_default
 from cartograd.neighbors.intake import Given, intake
 from cartograd.neighbors.tiles import tile_rows
 
@@ -57,8 +58,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     n_components : int, default=2
         Dimensions of the map.
     device : torch.device or str, default="auto"
-        Where to compute; "auto" for where the data are, or, for a map of more than 20,000 rows in the memory of the
-        CPU, a GPU where there is one.
+        Where to compute; "auto" for the device that the environment variable CARTOGRAD_DEVICE names, or else where the
+        data are, or, for a map of more than 20,000 rows in the memory of the CPU, a GPU where there is one.
     verbose : bool, default=False
         Whether to show progress bars, where standard error is a terminal.
     random_state : int, numpy.random.RandomState or numpy.random.Generator, default=None
@@ -90,7 +91,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Where to compute: with a fitted map, where its points are; None for where the data are."""
         if not reset and hasattr(self, "_placement"):
             return self._placement.places.device
-        return None if self.device in (None, "auto") else self.device
+        return device_or_default(self.device)
 
     def _check_names(self, X: Any, reset: bool) -> None:
         """The names of the columns of a frame: remembered with `reset`, otherwise compared."""

@@ -11,7 +11,7 @@ from cartograd.affinity import checks
 from cartograd.affinity.data import plain
 from cartograd.embedding.covariance import centred, power_of_two
 from cartograd.embedding.estimator import at_least_two_rows, detached, loses_nothing
-from cartograd.embedding.moments import Moments, is_shared, merged, moments, over_processes, spectrum_of
+from cartograd.embedding.moments import Moments, agreed, merged, moments, over_processes, sharers, spectrum_of
 from cartograd.embedding.projection import Projection, checked_components
 from cartograd.embedding.stream import batches, is_stream
 from cartograd.errors import InputError
@@ -134,21 +134,22 @@ class ExactIncrementalPCA(Projection):
         y : Any, default=None
             Not used.
         """
-        self._check_parameters()
-        if not is_stream(X):
-            given = self._read(X, reset=True)
-            with all_cores(given.rows.device):
-                self._fit_rows(given)
+        with agreed(self):
+            self._check_parameters()
+            if not is_stream(X):
+                given = self._read(X, reset=True)
+                with all_cores(given.rows.device):
+                    self._fit_rows(given)
+                return self
+            found, first = self._summed(X)
+            self.n_features_in_, self.n_samples_in_ = first.rows.width, found.count
+            self._store_new(found, first)
             return self
-        found, first = self._summed(X)
-        self.n_features_in_, self.n_samples_in_ = first.rows.width, found.count
-        self._store_new(found, first)
-        return self
 
     def _check_parameters(self) -> None:
         if self.n_components is not None:
             checks.count(self.n_components, "n_components")
-        is_shared(self.distributed)
+        sharers(self.distributed)
         seed_of(self.random_state)
 
     def _batches(self, X: Any) -> Any:
@@ -188,8 +189,9 @@ class ExactIncrementalPCA(Projection):
             self.__dict__.pop(name, None)
 
     def _store_new(self, found: Moments, given: Given) -> None:
-        if is_shared(self.distributed):
-            found = over_processes(found)
+        ranks = sharers(self.distributed)
+        if ranks is not None:
+            found = over_processes(found, ranks)
         wanted = checked_components(self.n_components, found.count, given.rows.width)
         self._forget()
         self._store(found, wanted, given)

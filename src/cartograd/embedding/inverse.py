@@ -32,7 +32,8 @@ def rows_at(fitted: Placement, Z: torch.Tensor, k: int) -> torch.Tensor:
         raise UnsupportedError("inverse_transform needs the rows, and this map was made of distances alone")
     rows = fitted.source.rows
     k = min(k, rows.count)
-    indices, distances = search(fitted.places, k, queries=Z.to(fitted.places.dtype), exclude_self=False)
+    places = fitted.places
+    indices, distances = search(places, k, queries=Z.to(places.dtype), exclude_self=False, device=places.device)
     here = distances[:, :1] == 0
     weights = torch.where(here, (distances == 0).to(distances.dtype), (distances[:, :1] / distances) ** 2)
     weights = (weights / ordered_sum(weights)[:, None]).to(rows.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -84,6 +85,10 @@ def refuse_if_too_large(model: AffinityMatcher, source: Source) -> None:
     """Refuse a fit that would not end for want of memory, with the figures and what to change."""
     needed, advice = model._memory(source.n, source.rows.width, 8 if source.rows.dtype == torch.float64 else 4)
     free = free_bytes(source.rows.device)
+    if model._bounds is not None:  # own rows, and the places and keys of all
+        needed = needed / model._sharers() + 40.0 * source.n
+    if model._ranks is not None and source.rows.device.type == "cpu":
+        free /= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # others on this machine need as much
     model.report_["memory_estimate"] = needed
     if needed > free:
         raise MemoryBudgetError(

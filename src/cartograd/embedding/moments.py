@@ -8,16 +8,18 @@ M being the sum of :math:`(x - \mu)(x - \mu)^T`. Nothing is lost in it: batches 
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
 from cartograd.affinity import checks
+from cartograd.distributed import Ranks, find_ranks
 from cartograd.embedding.covariance import Centred, centred, covariance
 from cartograd.embedding.eigen import largest_eigenpairs
 from cartograd.embedding.singular import TOLERANCE, guess, upright
 from cartograd.embedding.spectrum import Spectrum
-from cartograd.errors import OptionError
 from cartograd.neighbors.intake import Given
 from cartograd.neighbors.rows import Rows
 
@@ -91,38 +93,34 @@ def spectrum_of(found: Moments, wanted: int, seed: int, given: Given, centre: to
     return Spectrum(mean, upright(pairs.vectors.T), values, total, found.count, left, found.scale)
 
 
-def is_shared(distributed: bool | str) -> bool:
-    """Whether there are other processes that hold other rows."""
+def sharers(distributed: bool | str) -> Ranks | None:
+    """The processes that may hold other rows; None where there are none."""
     checks.choice(distributed, "distributed", ("auto", True, False))
-    here = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if distributed is True and not here:
-        raise OptionError(
-            "distributed=True needs a process group: start with torchrun and call "
-            "torch.distributed.init_process_group() first"
-        )
-    return bool(distributed) and here and torch.distributed.get_world_size() > 1
+    return find_ranks(distributed)
 
 
-def over_processes(own: Moments) -> Moments:
-    """The moments of the rows of all processes, merged in the order of their ranks: the same bits in each."""
-    nccl = torch.distributed.get_backend() == "nccl"
-    device = torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
-    scale = torch.tensor([own.scale], dtype=torch.float64, device=device)
-    torch.distributed.all_reduce(scale, torch.distributed.ReduceOp.MIN)
-    factor = float(scale) / own.scale
-    rescaled = Moments(own.count, own.mean, own.scatter * factor * factor, float(scale))
-    total: Moments | None = None
-    for rank in range(torch.distributed.get_world_size()):
-        part = _from(rank, rescaled, device)
-        total = part if total is None else merged(total, part)
-    assert total is not None
-    return Moments(total.count, total.mean.to(own.mean), total.scatter.to(own.scatter), total.scale)
+@contextlib.contextmanager
+def agreed(model: object) -> Iterator[None]:
+    """A fit, with the other processes where a model knows of any: an error in one ends it in all."""
+    ranks = sharers(getattr(model, "distributed", False))
+    with contextlib.nullcontext() if ranks is None else ranks.one_for_all(type(model).__name__):
+        yield
 
 
-def _from(rank: int, own: Moments, device: torch.device) -> Moments:
-    """The moments of one process, sent to all."""
-    count = torch.tensor([own.count], dtype=torch.int64, device=device)
-    mean, scatter = own.mean.to(device).clone(), own.scatter.to(device).clone()
-    for part in (count, mean, scatter):
-        torch.distributed.broadcast(part, rank)
-    return Moments(int(count), mean, scatter, own.scale)
+def over_processes(own: Moments, ranks: Ranks) -> Moments:
+    """The moments of the rows of all processes, merged in the order of their ranks: the same bits in each.
+
+    Where all have the same moments they were given the same rows, which then count once.
+    """
+    counts = [count for (count,) in ranks.agree("numbers of rows", own.count)]
+    scale = float(ranks.gathered(torch.tensor([own.scale], dtype=torch.float64), "scales").min())
+    factor = scale / own.scale
+    means = ranks.gathered(own.mean[None], "means of rows")
+    scatters = ranks.gathered((own.scatter * factor * factor)[None], "products of rows")
+    parts = [Moments(*part, scale) for part in zip(counts, means, scatters, strict=True)]
+    if len(set(counts)) == 1 and bool((means == means[0]).all()) and bool((scatters == scatters[0]).all()):
+        return own
+    total = parts[0]
+    for part in parts[1:]:
+        total = merged(total, part)
+    return total

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from cartograd.affinity import checks
+from cartograd.distributed import Ranks
 from cartograd.embedding.covariance import sum_of_squares
 from cartograd.embedding.estimator import at_least_two_rows
-from cartograd.embedding.moments import is_shared, moments, over_processes, spectrum_of
+from cartograd.embedding.moments import moments, over_processes, sharers, spectrum_of
 from cartograd.embedding.projection import Projection, checked_components, product
 from cartograd.embedding.quick_scores import quickly
 from cartograd.embedding.singular import check_driver, leading
@@ -104,14 +105,15 @@ class PCA(Projection):
     def _check_parameters(self) -> None:
         if self.n_components is not None:
             checks.count(self.n_components, "n_components")
-        is_shared(self.distributed)
+        sharers(self.distributed)
         check_driver(self.svd_driver)
         seed_of(self.random_state)
 
     def _fit_rows(self, given: Given) -> None:
         at_least_two_rows(given, "PCA")
-        if is_shared(self.distributed):
-            self._fit_shared(given)
+        ranks = sharers(self.distributed)
+        if ranks is not None:
+            self._fit_shared(given, ranks)
             return
         wanted = checked_components(self.n_components, given.rows.count, given.rows.width)
         found = leading(given.rows, wanted, seed_of(self.random_state), driver=self.svd_driver)
@@ -120,9 +122,9 @@ class PCA(Projection):
         Spectrum(found.data.mean, found.directions, found.values, total, count, left, scale).store(self, given)
         self.embedding_ = self._scores(given)
 
-    def _fit_shared(self, given: Given) -> None:
+    def _fit_shared(self, given: Given, ranks: Ranks) -> None:
         """By the covariance of the rows of all processes."""
-        found = over_processes(moments(given.rows))
+        found = over_processes(moments(given.rows), ranks)
         wanted = checked_components(self.n_components, found.count, given.rows.width)
         spectrum_of(found, wanted, seed_of(self.random_state), given).store(self, given)
         self.embedding_ = self._scores(given)

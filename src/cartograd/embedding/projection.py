@@ -11,6 +11,7 @@ from cartograd.affinity import checks
 from cartograd.affinity.data import plain
 from cartograd.embedding.covariance import Centred
 from cartograd.embedding.estimator import Estimator, detached, in_range, loses_nothing
+from cartograd.embedding.moments import agreed
 from cartograd.embedding.stream import is_stream, opened
 from cartograd.errors import InputError, OptionError
 from cartograd.neighbors import validate
@@ -38,15 +39,16 @@ class Projection(Estimator):
         y : Any, default=None
             Not used.
         """
-        self._check_parameters()
-        kind = None
-        if is_stream(X) and not isinstance(X, torch.utils.data.DataLoader):
-            X, kind = opened(X)
-        given = self._read(X, reset=True)
-        given = given if kind is None else replace(given, kind=kind)
-        with all_cores(given.rows.device):
-            self._fit_rows(given)
-            return self._scores(given)
+        with agreed(self):
+            self._check_parameters()
+            kind = None
+            if is_stream(X) and not isinstance(X, torch.utils.data.DataLoader):
+                X, kind = opened(X)
+            given = self._read(X, reset=True)
+            given = given if kind is None else replace(given, kind=kind)
+            with all_cores(given.rows.device):
+                self._fit_rows(given)
+                return self._scores(given)
 
     def transform(self, X: Any) -> Any:
         """The scores of rows: their coordinates along the components, (m, n_components), of the kind of X."""

@@ -17,7 +17,7 @@ from cartograd.distributed import Ranks, find_ranks, row_bounds
 from cartograd.distributed.rows import fetched, moved
 from cartograd.distributed.search import Wanted, prepared_by_all, search_ring
 from cartograd.embedding.covariance import Centred
-from cartograd.embedding.moments import Moments, merged, moments, spectrum_of
+from cartograd.embedding.moments import moments, over_processes, spectrum_of
 from cartograd.embedding.pca import principal_scores
 from cartograd.embedding.projection import product
 from cartograd.embedding.rowkeys import Register, distinct_rows, row_keys
@@ -146,17 +146,8 @@ def spread_scores(source: SpreadSource, wanted: int, seed: int) -> torch.Tensor:
 
 def spread_spectrum(source: SpreadSource, wanted: int, seed: int) -> Spectrum:
     """The leading components of the rows of all processes: by their sums and products, in the order of the ranks."""
-    ranks, rows = there(), source.rows
-    own = moments(rows)
-    scale = float(ranks.gathered(torch.tensor([own.scale], dtype=torch.float64), "scales").min())
-    ratio = scale / own.scale
-    means = ranks.gathered(own.mean[None], "means of rows")
-    scatters = ranks.gathered((own.scatter * ratio * ratio)[None], "products of rows")
-    counts = [b - a for a, b in pairwise(source.bounds)]
-    parts = [Moments(*part, scale) for part in zip(counts, means, scatters, strict=True)]
-    total = parts[0]
-    for part in parts[1:]:
-        total = merged(total, part)
+    rows = source.rows
+    total = over_processes(moments(rows), there())
     return spectrum_of(total, wanted, seed, Given(rows, "torch", rows.device))
 
 

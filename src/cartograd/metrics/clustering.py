@@ -48,7 +48,7 @@ def kmeans_ari(
     random_state : int, numpy.random.RandomState or numpy.random.Generator, default=0
         Seed of a private generator.
     device : torch.device or str, default=None
-        Where to compute; None for where the data are.
+        Where to compute; None for the device that CARTOGRAD_DEVICE names, or else where the data are.
 
     Returns
     -------

@@ -56,7 +56,7 @@ def distance_correlation(
     random_state : int, numpy.random.RandomState or numpy.random.Generator, default=0
         Seed of the draw.
     device : torch.device or str, default=None
-        Where to compute; None for where the data are.
+        Where to compute; None for the device that CARTOGRAD_DEVICE names, or else where the data are.
 
     Returns
     -------

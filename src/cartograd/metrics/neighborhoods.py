@@ -53,7 +53,7 @@ def trustworthiness(
     per_sample : bool, default=False
         Whether to give each point's own term instead of their mean.
     device : torch.device or str, default=None
-        Where to compute; None for where the data are.
+        Where to compute; None for the device that CARTOGRAD_DEVICE names, or else where the data are.
     verbose : bool, default=False
         Whether to show progress bars.
 
@@ -109,7 +109,7 @@ def continuity(
     per_sample : bool, default=False
         Whether to give each point's own term instead of their mean.
     device : torch.device or str, default=None
-        Where to compute; None for where the data are.
+        Where to compute; None for the device that CARTOGRAD_DEVICE names, or else where the data are.
     verbose : bool, default=False
         Whether to show progress bars.
 
@@ -164,7 +164,7 @@ def neighborhood_preservation(
     per_sample : bool, default=False
         Whether to give each point's own share instead of their mean.
     device : torch.device or str, default=None
-        Where to compute; None for where the data are.
+        Where to compute; None for the device that CARTOGRAD_DEVICE names, or else where the data are.
     verbose : bool, default=False
         Whether to show progress bars.
 

@@ -56,7 +56,7 @@ def silhouette_samples(
     weights : array-like, (n,), default=None
         How much each point counts in the means over its class; not negative. None for all the same.
     device : torch.device or str, default=None
-        Where to compute; None for where the data are.
+        Where to compute; None for the device that CARTOGRAD_DEVICE names, or else where the data are.
     verbose : bool, default=False
         Whether to show a progress bar.
 
@@ -102,7 +102,7 @@ def silhouette_score(
     random_state : int, numpy.random.RandomState or numpy.random.Generator, default=None
         Seed of that draw; None for a fixed one. A number draws the points that scikit-learn draws with it.
     device : torch.device or str, default=None
-        Where to compute; None for where the data are.
+        Where to compute; None for the device that CARTOGRAD_DEVICE names, or else where the data are.
     verbose : bool, default=False
         Whether to show a progress bar.
 

@@ -16,6 +16,7 @@ import torch
 
 from cartograd.errors import UnsupportedError
 from cartograd.neighbors import search, validate
+from cartograd.neighbors.default_device import device_or_default
 from cartograd.neighbors.distances import KNOWN
 from cartograd.neighbors.intake import Given, intake
 from cartograd.neighbors.measure import measured_pairs
@@ -58,7 +59,8 @@ class Space(ABC):
 
     def neighbours(self, k: int, backend: Any = "exact", verbose: bool = False) -> torch.Tensor:
         """Ids (n, k) int64 of the k nearest of every point, itself left out; ties by id."""
-        ids, _ = search(source_of(self.given), k, metric=self.metric, backend=backend, verbose=verbose)
+        source = source_of(self.given)
+        ids, _ = search(source, k, metric=self.metric, backend=backend, device=self.device, verbose=verbose)
         return torch.as_tensor(ids, device=self.device)
 
     @abstractmethod
@@ -195,7 +197,7 @@ def space_of(given: Given, metric: MetricName, name: str) -> Space:
 def read(data: Any, name: str, metric: MetricName, device: torch.device | str | None) -> Given:
     """An argument recognised, its shape and its metric's name checked, nothing computed."""
     validate.check_metric(metric, KNOWN)
-    given = intake(data, name, device)
+    given = intake(data, name, device_or_default(device))
     if metric == "precomputed":
         validate.check_square((given.rows.count, given.rows.width))
     return given

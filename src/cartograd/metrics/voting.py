@@ -46,7 +46,7 @@ def knn_label_accuracy(
     per_sample : bool, default=False
         Whether to give 1.0 or 0.0 for each point (NaN for one of unknown class) instead of their mean.
     device : torch.device or str, default=None
-        Where to compute; None for where the data are.
+        Where to compute; None for the device that CARTOGRAD_DEVICE names, or else where the data are.
     verbose : bool, default=False
         Whether to show a progress bar.
 

@@ -30,6 +30,11 @@ ROUNDING = 1e-6
 the same ones are then kept whatever the last bits."""
 
 
+def tile_budget(device: torch.device) -> int:
+    """How many numbers a tile may have."""
+    return 1 << (23 if device.type == "cpu" else 27)
+
+
 class Grouped:
     """Ids sorted by cell: ``of(c)`` are the ids in cell c, in rising order."""
 
@@ -70,6 +75,8 @@ class CellJoin:
         Rows whose neighbours are sought; None for those of `data`.
     without_self : bool, default=True
         Whether a row of `data` is no candidate for itself.
+    budget : int, default=None
+        About how many numbers a tile has; None for as many as `tile_budget` says.
     """
 
     def __init__(
@@ -80,6 +87,7 @@ class CellJoin:
         probes: int,
         queries: Rows | None = None,
         without_self: bool = True,
+        budget: int | None = None,
     ) -> None:
         self.data, self.routing, self.without_self = data, routing, without_self
         self.queries = data if queries is None else queries
@@ -96,7 +104,7 @@ class CellJoin:
         self.looks, self.home = self.looks.to(torch.int16), self.home.to(torch.int16)
         self.lists = Lists(self.queries.count, k + SPARE, device)
         self.places = routing.places()
-        self.budget = 1 << (23 if device.type == "cpu" else 27)
+        self.budget = tile_budget(device) if budget is None else budget
 
     def __len__(self) -> int:
         return 2 * len(self.routing)

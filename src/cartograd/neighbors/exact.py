@@ -10,6 +10,8 @@ Memory is O(n k + tile) throughout.
 
 from __future__ import annotations
 
+import logging
+
 import torch
 
 from cartograd.neighbors import fused
@@ -19,11 +21,14 @@ from cartograd.neighbors.lists import Entries, Lists
 from cartograd.neighbors.measure import measured, measured_pairs
 from cartograd.neighbors.progress import steps
 from cartograd.neighbors.rows import PickedRows, Rows
-from cartograd.neighbors.tiles import Side, Tiles
+from cartograd.neighbors.shrinking import shrinking
+from cartograd.neighbors.tiles import FEWEST_ROWS, Side, Tiles, tile_rows
 from cartograd.neighbors.workers import spread
 
 Found = tuple[torch.Tensor, torch.Tensor]
 """ids (m, k) int64 and raw values (m, k) float64, rising along each row."""
+
+log = logging.getLogger("cartograd.neighbors")
 
 STAGE = "neighbours, exact"
 
@@ -58,10 +63,8 @@ def search_exactly(
     """
     if metric.slack is None:
         return search_carefully(data, k, metric, queries, own, verbose)
-    if fused.serves(data, k, metric, queries):
-        ids, raw, doubtful = fused.search_fused(data, k, queries, own)
-    else:
-        ids, raw, doubtful = search_fast(data, k, metric, queries, own, verbose)
+    by_kernel = _found_by_kernel(data, k, metric, queries, own)
+    ids, raw, doubtful = by_kernel or search_fast(data, k, metric, queries, own, verbose)
     if len(doubtful):
         again = PickedRows(data if queries is None else queries, doubtful)
         found = search_carefully(data, k, metric, again, None if own is None else own[doubtful], verbose)
@@ -69,11 +72,32 @@ def search_exactly(
     return ids, raw
 
 
+def _found_by_kernel(
+    data: Rows, k: int, metric: Metric, queries: Rows | None, own: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
+    """What `fused.search_fused` finds; None where it does not serve, or its copies of the rows do not fit."""
+    if not fused.serves(data, k, metric, queries):
+        return None
+    try:
+        return fused.search_fused(data, k, queries, own)
+    except torch.OutOfMemoryError:
+        log.info("%d rows, %d columns: out of memory for the kernel, searching by tiles", data.count, data.width)
+    return None
+
+
 def search_fast(
     data: Rows, k: int, metric: Metric, queries: Rows | None, own: torch.Tensor | None, verbose: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """ids and raw values as in `search_exactly`, and the queries for which they may be wrong."""
-    tiles = Tiles(data, metric, queries, own)
+
+    def work(size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return _searched_fast(Tiles(data, metric, queries, own, size), k, verbose)
+
+    return shrinking(work, tile_rows(data.width, data.device), FEWEST_ROWS, STAGE)
+
+
+def _searched_fast(tiles: Tiles, k: int, verbose: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    data, metric = tiles.data, tiles.metric
     width = min(k + SPARE, data.count)
     lists = Lists(tiles.queries.count, width, data.device, data.dtype)
     batches = _batches(tiles)
@@ -131,17 +155,24 @@ def search_carefully(
     data: Rows, k: int, metric: Metric, queries: Rows | None, own: torch.Tensor | None, verbose: bool
 ) -> Found:
     """As `search_exactly`, for rows with ties and near-duplicates, and for metrics whose tiles are exact."""
-    tiles = Tiles(data, metric, queries, own)
-    best = Best(tiles.queries.count, k, data.device)
+
+    def work(size: int) -> Found:
+        return _searched_carefully(Tiles(data, metric, queries, own, size), k, verbose)
+
+    return shrinking(work, tile_rows(data.width, data.device), FEWEST_ROWS, STAGE)
+
+
+def _searched_carefully(tiles: Tiles, k: int, verbose: bool) -> Found:
+    best = Best(tiles.queries.count, k, tiles.data.device)
 
     def block(start: int) -> None:
         a = tiles.side(tiles.queries, start)
-        for other in tiles.starts(data):
-            b = tiles.side(data, other)
+        for other in tiles.starts(tiles.data):
+            b = tiles.side(tiles.data, other)
             _offer(tiles, best, a, b, tiles.scores(a, b))
 
     starts = tiles.starts(tiles.queries)
-    done = spread(block, starts) if metric.parallel else map(block, starts)
+    done = spread(block, starts) if tiles.metric.parallel else map(block, starts)
     for _ in steps(done, len(starts), STAGE, verbose):
         pass
     return best.ids, best.raw

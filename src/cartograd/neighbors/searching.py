@@ -13,6 +13,7 @@ from cartograd.engine import no_grad
 from cartograd.errors import OptionError, UnsupportedError
 from cartograd.neighbors import fused, precomputed, validate
 from cartograd.neighbors.calibrate import solve_by_cells
+from cartograd.neighbors.default_device import device_or_default
 from cartograd.neighbors.distances import KNOWN, METRICS, PRODUCT_METRICS
 from cartograd.neighbors.exact import Found
 from cartograd.neighbors.extras import available
@@ -28,7 +29,7 @@ log = logging.getLogger("cartograd.neighbors")
 
 EXACT_UP_TO = 16_000
 EXACT_UP_TO_ON_GPU = 150_000
-EXACT_UP_TO_FUSED = 3_000_000
+EXACT_UP_TO_FUSED = 2_000_000
 """`auto` searches exactly where n rows times m queries is at most the square of this; the last where one kernel does it
 and rows have up to 128 columns."""
 
@@ -62,7 +63,7 @@ def search(
         (1, m, d), giving (r, m), or of one pair of rows (d,), giving a number.
     backend : str or FaissConfig, default="auto"
         "exact", "cells" (k-means cells; Euclidean and cosine metrics), "faiss", "nndescent", or "auto": exact up to
-        about 16,000 rows (150,000 on a GPU, 3,000,000 there with Triton), then cells, or nndescent for metrics and
+        about 16,000 rows (150,000 on a GPU, 2,000,000 there with Triton), then cells, or nndescent for metrics and
         sparse data that cells does not serve.
     queries : array-like, (m, d), default=None
         Rows whose neighbours among X are sought; None for those of X itself. With ``metric="precomputed"`` their
@@ -71,7 +72,8 @@ def search(
         Whether row i is left out of its own neighbours, by id. None: yes, unless `queries` are given; if True with
         `queries`, query i is row i of X.
     device : torch.device or str, default=None
-        Where to compute; None for where the data are.
+        Where to compute; None for the device that the environment variable CARTOGRAD_DEVICE names, or else where the
+        data are.
     random_state : int, numpy.random.RandomState or numpy.random.Generator, default=None
         Seed of whatever is random; None for a fixed one. The same seed gives the same neighbours at any thread count.
     recall : float, default=0.95
@@ -99,6 +101,7 @@ def search(
     validate.check_backend(name)
     validate.check_share(recall)
     seed = seed_of(random_state)
+    device = device_or_default(device)
     given = intake(X, "X", device)
     if queries is not None and metric != "precomputed":
         queries = _like(queries, given)

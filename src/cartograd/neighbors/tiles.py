@@ -13,12 +13,14 @@ TILE_ROWS = 2048
 GPU_TILE_ROWS = 8192
 TILE_ELEMENTS = 1 << 25
 """The most elements of a block of rows (rows x columns)."""
+FEWEST_ROWS = 64
+"""The smallest tile."""
 
 
 def tile_rows(width: int, device: torch.device | None = None) -> int:
     """How many rows a tile takes: fewer where rows are very wide; never a function of the thread count."""
     most = TILE_ROWS if device is None or device.type == "cpu" else GPU_TILE_ROWS
-    return max(64, min(most, TILE_ELEMENTS // max(width, 1)))
+    return max(FEWEST_ROWS, min(most, TILE_ELEMENTS // max(width, 1)))
 
 
 def middle(rows: Rows) -> torch.Tensor:
@@ -56,14 +58,18 @@ class Tiles:
         Rows whose neighbours are sought; None for those of `data`.
     own : torch.Tensor or None
         For each query the id in `data` that is left out, (m,) int64.
+    size : int, default=None
+        How many rows a tile takes on either side; None for as many as `tile_rows` says.
     """
 
-    def __init__(self, data: Rows, metric: Metric, queries: Rows | None, own: torch.Tensor | None) -> None:
+    def __init__(
+        self, data: Rows, metric: Metric, queries: Rows | None, own: torch.Tensor | None, size: int | None = None
+    ) -> None:
         self.data, self.metric, self.own = data, metric, own
         self.queries = data if queries is None else queries
         self.within = queries is None
         self.centre = middle(data) if metric.centred else None
-        self.size = tile_rows(data.width, data.device)
+        self.size = tile_rows(data.width, data.device) if size is None else size
 
     def starts(self, rows: Rows, first: int = 0) -> range:
         """Where the blocks of `rows` begin."""

@@ -172,3 +172,21 @@ def test_cuda_equals_cpu_and_itself(method):
     assert oracle.relative(runs[0][0].cpu(), expected[0]) < 1e-5
     assert float(runs[0][1]) == pytest.approx(float(expected[1]), rel=1e-6)
     assert all(torch.equal(run[0], runs[0][0]) for run in runs)
+
+
+def test_where_memory_runs_out_tiles_become_smaller(monkeypatch):
+    """Every row's sums are its own, so that they keep their bits."""
+    Z = oracle.layouts(2, 500)["random"]
+    expected, real, seen = exact.sne_repulsion(Z), tiles.Pairs.tile, []
+
+    def tile(self, start, stop):
+        seen.append(stop - start)
+        if stop - start > 50:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(self, start, stop)
+
+    monkeypatch.setattr(tiles.Pairs, "tile", tile)
+    found = exact.sne_repulsion(Z)
+    assert max(seen) > 50 >= min(seen) > 20
+    assert torch.equal(found[0], expected[0])
+    assert torch.equal(found[1], expected[1])

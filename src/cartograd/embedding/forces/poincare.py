@@ -20,6 +20,7 @@ import torch
 from cartograd.embedding.forces.edges import Block, EdgeBlocks
 from cartograd.embedding.forces.exact import scaled
 from cartograd.embedding.forces.tiles import Pairs, Tile, planes
+from cartograd.kernels import gpu
 
 
 def room(Z: torch.Tensor) -> torch.Tensor:
@@ -36,10 +37,26 @@ def hyperbolic(u: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return half.square().mul_(4), half.mul_(4).div_(root.mul_(more))
 
 
-def _repulsion_sums(
-    Z: torch.Tensor, points: torch.Tensor, own: bool, gamma: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    r""":math:`\sum_j Q_{ij}`, (m,), and :math:`-\frac12` of its gradient by z_i, (m, c)."""
+def _by_kernel(Z: torch.Tensor, points: torch.Tensor) -> bool:
+    """Whether the sums of all pairs are computed by the kernel for the GPU: in the plane, in float64."""
+    return Z.shape[1] == 2 and Z.dtype == points.dtype == torch.float64 and Z.is_cuda and gpu.served(Z)
+
+
+def repulsion_sums(Z: torch.Tensor, points: torch.Tensor, own: bool, gamma: float) -> tuple[torch.Tensor, torch.Tensor]:
+    r""":math:`\sum_j Q_{ij}`, (m,), and :math:`-\frac12` of its gradient by z_i, (m, c).
+
+    Parameters
+    ----------
+    Z, points : torch.Tensor
+        (m, c) and (n, c), within the unit ball.
+    own : bool
+        Whether both are the same rows; pairs of a row with itself are then left out.
+    gamma : float
+        The width of the Cauchy distribution.
+    """
+    if _by_kernel(Z, points):
+        found: tuple[torch.Tensor, torch.Tensor] = gpu.load("poincare").repulsion_sums(Z, points, own, gamma)
+        return found
     a = room(Z)
     b = 1 - planes(points).square().sum(0)
     sums, pulls = Z.new_empty(len(Z)), torch.empty_like(Z)
@@ -75,7 +92,7 @@ def cosne_repulsion(Z: torch.Tensor, gamma: float) -> tuple[torch.Tensor, torch.
     total : torch.Tensor
         The sum over all pairs, a float64 scalar.
     """
-    sums, pulls = _repulsion_sums(Z, Z, True, gamma)
+    sums, pulls = repulsion_sums(Z, Z, True, gamma)
     total = sums.to(torch.float64).sum()
     return scaled(pulls, -4.0, total), total
 
@@ -90,7 +107,7 @@ def cosne_repulsion_at(queries: torch.Tensor, points: torch.Tensor, gamma: float
     gamma : float
         The width of the Cauchy distribution.
     """
-    sums, pulls = _repulsion_sums(queries, points, False, gamma)
+    sums, pulls = repulsion_sums(queries, points, False, gamma)
     return scaled(pulls, -2.0, sums), sums
 
 

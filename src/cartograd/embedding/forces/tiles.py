@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from cartograd.neighbors.shrinking import shrinking
 from cartograd.neighbors.workers import spread
 
 LANES = 64
@@ -101,13 +102,17 @@ class Pairs:
         """Call the function with every tile; it writes what it finds into the tile's rows of what it was made with.
 
         Nothing is returned, because small results that outlive the buffers of their tiles keep the allocator from
-        using the same memory for the next: that came to as much as all pairs would take.
+        using the same memory for the next: that came to as much as all pairs would take. Where memory runs out all is
+        done again with smaller tiles; what was written before is written again.
         """
+
+        def all_tiles(step: int) -> None:
+            for _ in spread(lambda start: function(self.tile(start, start + step)), range(0, self.m, step)):
+                pass
+
         elements = TILE if self.points.device.type == "cpu" else GPU_TILE
         width = self.points.shape[1] * max(1, len(self.points) // 2) * self.buffers
-        step = max(1, elements // max(width, 1))
-        for _ in spread(lambda start: function(self.tile(start, start + step)), range(0, self.m, step)):
-            pass
+        shrinking(all_tiles, max(1, elements // max(width, 1)), 1, "all pairs")
 
     def tile(self, start: int, stop: int) -> Tile:
         """The queries from `start` to `stop`."""
