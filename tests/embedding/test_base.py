@@ -134,6 +134,7 @@ def test_interruption_keeps_what_is_there():
     assert numpy.array_equal(model.transform(ROWS), Z)
 
 
+@pytest.mark.cpu
 def test_a_layout_that_diverges_says_where_and_keeps_the_last_finite_map():
     class Bad(SNE):
         def _compute_repulsive_gradients(self):

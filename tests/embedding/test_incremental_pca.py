@@ -68,6 +68,7 @@ def test_fit_forgets():
     assert numpy.array_equal(model.components_, IncrementalPCA(3).fit(DIGITS).components_)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("size", [1, 50, 64, 1797])
 def test_loaders_and_generators_give_what_the_table_gives(size):
     X = torch.from_numpy(DIGITS).to(torch.float32)

@@ -62,7 +62,7 @@ def test_defaults():
 
 def test_pairs_are_drawn_once():
     def pairs(model):
-        return [part.clone() for part in (model.near_indices_, model.mid_near_indices_, model.neg_indices_)]
+        return [part.cpu().clone() for part in (model.near_indices_, model.mid_near_indices_, model.neg_indices_)]
 
     seen, _ = watched(pairs, max_iter=6, iter_per_phase=2, random_state=4)
     for later in seen[1:]:
@@ -82,7 +82,7 @@ def test_near_pairs_are_those_of_the_rescaled_distance():
     sigma = distances[:, 3:6].mean(1)
     order = numpy.argsort(distances**2 / sigma[:, None] / sigma[indices], axis=1, kind="stable")[:, :10]
     expected = numpy.take_along_axis(indices, order, 1)
-    seen, _ = watched(lambda model: model.near_indices_.numpy(), max_iter=1)
+    seen, _ = watched(lambda model: model.near_indices_.cpu().numpy(), max_iter=1)
     assert numpy.array_equal(seen[0], expected)
 
 
@@ -92,7 +92,7 @@ def test_far_pairs_are_uniform_over_what_is_allowed(discard):
     seen, _ = watched(
         lambda model: (model.near_indices_, model.neg_indices_), X, max_iter=1, random_state=11, discard_NNs=discard
     )
-    near, far = (part.numpy() for part in seen[0])
+    near, far = (part.cpu().numpy() for part in seen[0])
     ranks = []  # of each far row among all that are allowed, from 0 to 1
     for i in range(1000):
         excluded = numpy.append(near[i], i) if discard else [i]

@@ -122,6 +122,7 @@ def test_every_kind_of_input_gives_the_same_and_its_own_kind_back(tmp_path):
         assert apart(plain, expected.embedding_) < 1e-8, kind
 
 
+@pytest.mark.cpu
 def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch):
     X = sparse.random(1500, 1200, 0.02, format="csr", random_state=0)
     most = []

@@ -58,7 +58,7 @@ def test_no_stress_and_nothing_to_match():
 
 def test_layout_is_that_of_least_squares():
     model = PHATE(t=10, max_iter=600).fit(DIGITS)
-    D = -model.affinity_in_.numpy()
+    D = -model.affinity_in_.cpu().numpy()
     numpy.testing.assert_allclose(-PHATEAffinity(t=10)(DIGITS), D)
     placed, _ = smacof(
         D, n_components=2, init=model.embedding_, n_init=1, max_iter=300, eps=1e-9, normalized_stress=False

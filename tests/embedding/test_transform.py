@@ -35,13 +35,16 @@ def test_training_rows_come_back_at_their_fitted_place(model):
 
 
 @by_name
-def test_a_row_does_not_depend_on_the_others_given_with_it(model):
+def test_a_row_does_not_depend_on_the_others_given_with_it(model, device):
+    def same(found, true):  # a GPU may sum a row in another order where there are fewer rows beside it
+        return numpy.array_equal(found, true) if device.type == "cpu" else numpy.allclose(found, true, rtol=1e-9)
+
     whole = model.transform(NEW)
     order = numpy.random.RandomState(1).permutation(len(NEW))
-    assert numpy.array_equal(model.transform(NEW[order]), whole[order])
-    assert numpy.array_equal(model.transform(NEW[7:8]), whole[7:8])
+    assert same(model.transform(NEW[order]), whole[order])
+    assert same(model.transform(NEW[7:8]), whole[7:8])
     mixed = numpy.concatenate([TRAIN[:3], NEW[:5], TRAIN[50:53]])
-    assert numpy.array_equal(model.transform(mixed)[3:8], whole[:5])
+    assert same(model.transform(mixed)[3:8], whole[:5])
 
 
 @by_name
@@ -120,6 +123,7 @@ def test_a_matcher_and_a_method_of_ones_own_place_new_rows_at_the_mean_of_the_ne
         assert model.embedding_.min() <= placed.min() <= placed.max() <= model.embedding_.max()
 
 
+@pytest.mark.cpu
 def test_among_many_rows_each_is_still_placed_alone():
     count = 17_000
     draws = numpy.random.RandomState(0)

@@ -105,7 +105,7 @@ def test_the_scaling_goes_on_from_the_step_before():
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_input_affinities(symmetric):
     seen = watched(lambda model: model.affinity_in_, perplexity=6, max_iter=1, symmetric_affinity=symmetric)
-    P = seen[0]
+    P = seen[0].to(torch.device("cpu"))
     if symmetric:
         expected = SymmetricEntropicAffinity(6, tol=1e-9)(ROWS)
         assert float((P - expected).abs().max()) < 1e-3 * float(expected.max())

@@ -1,6 +1,7 @@
 """The search of some cells only: the kernel against its twin, and recall where it is asked for."""
 
 import logging
+import re
 
 import pytest
 import torch
@@ -48,7 +49,25 @@ def test_recall_is_what_was_asked_for(cuda_device, metric, caplog):
     assert torch.equal(ids, again)
     truth, true_distances = search(X, 15, metric=metric, backend="exact")
     share = (ids[:, :, None] == truth[:, None, :]).any(2).double().mean()
+    said = [float(one) for one in re.findall(r"recall ([0-9.]+) on a sample", caplog.text)]
+    assert float(share) == pytest.approx(said[-1], abs=0.02)  # the sample is no better than other rows
     assert float(share) > 0.94
     assert not bool((ids == torch.arange(len(X), device=cuda_device)[:, None]).any())
     both = ids == truth
     torch.testing.assert_close(distances[both], true_distances[both])
+
+
+def test_recall_is_read_off_rows_like_all_others(kernel_device, monkeypatch, caplog):
+    """Rows that became centres of cells would find more of their neighbours than the rest."""
+    kernels, ranking = gpu.load("visiting"), gpu.load("ranking")
+    monkeypatch.setattr(kernels, "candidates", kernels.candidates_in_torch)
+    monkeypatch.setattr(ranking, "measured", ranking.measured_in_torch)
+    monkeypatch.setattr(fused_cells, "serves", lambda problem: True)
+    monkeypatch.setattr(fused_cells, "ROWS_A_CELL", 256)
+    X = clustered(30_000, 16, kernel_device, clusters=300)
+    with caplog.at_level(logging.INFO, "cartograd.neighbors"):
+        ids, _ = search(X, 15, backend="cells")
+    share = (ids[:, :, None] == search(X, 15, backend="exact")[0][:, None, :]).any(2).double().mean()
+    said = [float(one) for one in re.findall(r"recall ([0-9.]+) on a sample", caplog.text)]
+    assert float(share) == pytest.approx(said[0], abs=0.02)
+    assert float(share) > 0.94

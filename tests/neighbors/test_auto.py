@@ -23,6 +23,7 @@ def test_small_data_are_searched_exactly(caplog):
     assert "searching exactly" in said(caplog, rows(), 5)
 
 
+@pytest.mark.cpu
 def test_large_data_by_cells(caplog, monkeypatch):
     monkeypatch.setattr(searching, "EXACT_UP_TO", 100)
     text = said(caplog, rows(), 5)
@@ -34,6 +35,7 @@ def test_few_queries_are_searched_exactly(caplog, monkeypatch):
     assert "searching exactly" in said(caplog, rows(), 5, queries=rows(20))
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("make", [rows, lambda: sparse.csr_array(np.maximum(rows(), 0))])
 def test_other_metrics_and_sparse_data_without_the_extra(make, caplog, monkeypatch):
     monkeypatch.setattr(searching, "EXACT_UP_TO", 100)
@@ -43,6 +45,7 @@ def test_other_metrics_and_sparse_data_without_the_extra(make, caplog, monkeypat
     assert 'pip install "cartograd[ann]"' in text
 
 
+@pytest.mark.cpu
 def test_metrics_without_an_approximate_backend(caplog, monkeypatch):
     monkeypatch.setattr(searching, "EXACT_UP_TO", 100)
     assert "no approximate backend serves this metric" in said(caplog, rows() / 100, 5, metric="sqhyperbolic")

@@ -197,6 +197,7 @@ def test_same_bits_at_any_thread_count():
         np.testing.assert_array_equal(distances, answers[0][1])
 
 
+@pytest.mark.cpu
 def test_no_matrix_of_all_pairs_is_made(monkeypatch):
     """Every tile is at most TILE_ROWS on a side."""
     monkeypatch.setattr(tiles, "TILE_ROWS", 128)

@@ -285,7 +285,7 @@ class AffinityMatcher(SharedFit, Estimator):
         if graph is not None and (rows is None or (isinstance(init, str) and init == "spectral")):
             graph = whole_graph(self, graph)
         if not isinstance(self.init, str) and source.distinct is not None:
-            init = torch.as_tensor(init)[source.distinct.first]
+            init = torch.as_tensor(init, device=source.rows.device)[source.distinct.first]
         points = starting_points(init, self.init_scaling, rows, graph, source.n, self.n_components, self._seed)
         return points.to(device=source.rows.device, dtype=self._precision(source)).contiguous()
 

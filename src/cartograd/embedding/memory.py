@@ -15,6 +15,7 @@ import torch
 from cartograd.errors import MemoryBudgetError
 from cartograd.neighbors.searching import EXACT_UP_TO
 from cartograd.neighbors.tiles import TILE_ROWS
+from cartograd.neighbors.workers import thread_count
 
 if TYPE_CHECKING:
     from cartograd.embedding.base import AffinityMatcher
@@ -76,9 +77,10 @@ def graph_bytes(n: int, k: int, d: int, size: int, sampled: int = 0) -> float:
     sampled : int, default=0
         Points drawn for each row at a step.
     """
-    tiles = 12.0 * min(n, TILE_ROWS) ** 2 if n <= EXACT_UP_TO else 0.0  # of the exact search
+    threads = thread_count()  # each works on a tile of its own
+    search = 10.0 * min(n, TILE_ROWS) ** 2 * threads if n <= EXACT_UP_TO else 60e6 + 10e6 * threads
     copies = d * size * max(3.4 * min(n, BLOCKS), 1.1 * n)
-    return 90e6 + tiles + copies + n * (600.0 + 120.0 * k + 28.0 * sampled)
+    return 10e6 + search + copies + n * (600.0 + 120.0 * k + 28.0 * sampled)
 
 
 def refuse_if_too_large(model: AffinityMatcher, source: Source) -> None:

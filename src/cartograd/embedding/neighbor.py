@@ -115,7 +115,7 @@ class NeighborEmbedding(AffinityMatcher):
     def _neighbourhood(self, source: Source, k: int) -> Neighbourhood:
         """The k nearest rows of each, searched or given, with the time it took in the report."""
         with self.report_.phase("search"):
-            found = found_or_given(self.precomputed_knn, source.n, k)
+            found = found_or_given(self.precomputed_knn, source.n, k, source.rows.device)
             if self._bounds is not None:
                 self._near = own_neighbourhood(self, source, k, found)
                 return self._near

@@ -50,11 +50,25 @@ class Neighbourhood:
         return self.indices, self.distances.square()
 
 
-def found_or_given(knn: Any, n: int, k: int | None) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """`precomputed_knn`, checked against the number of rows, the k nearest of it; None where there is none."""
+def found_or_given(
+    knn: Any, n: int, k: int | None, device: torch.device | None = None
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """`precomputed_knn`, checked against the number of rows, the k nearest of it; None where there is none.
+
+    Parameters
+    ----------
+    knn : tuple or None
+        Indices and distances, (n, m) each.
+    n : int
+        How many rows there are.
+    k : int or None
+        How many neighbours are needed; None for as many as there are.
+    device : torch.device, default=None
+        Where to put them; None for where they are.
+    """
     if knn is None:
         return None
-    indices, distances = given_neighbours(knn, None)
+    indices, distances = given_neighbours(knn, None, device)
     if len(indices) != n:
         raise InputError(f"precomputed_knn is of {len(indices)} rows, but X has {n}")
     if k is not None and indices.shape[1] < k:

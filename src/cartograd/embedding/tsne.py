@@ -104,11 +104,6 @@ class TSNE(EntropicInput, Parametric):
             cpu.prepare(compiled_edges.MODULE, compiled.MODULE)  # while the search is at work
         return super()._affinity(source, y)
 
-    def _memory(self, n: int, d: int, size: int) -> tuple[float, str]:
-        needed, advice = super()._memory(n, d, size)
-        planar = self.encoder is None and size == 4 and served(n, self.n_components, torch.float32, torch.device("cpu"))
-        return needed + (compiled.COMPILER_BYTES if planar else 0.0), advice
-
     def _optimise(self) -> None:
         if self.encoder is not None:
             self.__dict__.pop("kl_divergence_", None)  # of an earlier fit

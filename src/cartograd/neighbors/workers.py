@@ -51,6 +51,12 @@ def all_cores(device: torch.device) -> Iterator[None]:
             torch.set_num_threads(threads)
 
 
+def thread_count() -> int:
+    """How many threads `spread` uses inside `all_cores`."""
+    with _lock:
+        return _threads if _searches else torch.get_num_threads()
+
+
 def spread(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterable[Result]:
     """``map(function, items)``, inside `all_cores` on all of them; results in the order of the items."""
     pool = _pool.get()

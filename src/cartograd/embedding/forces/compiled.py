@@ -28,9 +28,6 @@ SPACING = 0.25
 POINTS = 1 << 14
 """In a piece of work: enough for the handing over not to matter."""
 
-COMPILER_BYTES = 150e6
-"""Memory that numba takes with its compiler, by figures seen."""
-
 NUMBERS, COLUMNS = 1 << 17, 64
 """In a block of rows, and columns in a block, that are transformed at a time."""
 
