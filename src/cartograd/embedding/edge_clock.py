@@ -4,18 +4,20 @@ Edge e with weight w has the rate :math:`r = w / w_{\max}` and acts at step t (f
 
 .. math:: \lfloor (t + 1) r \rfloor > \lfloor t r \rfloor
 
-that is, once in every 1 / r steps (umap-learn's epochs per sample), without any state to carry from step to step.
+or, in whole numbers with :math:`R = 2^{24} r`, where :math:`(t R \bmod 2^{24}) + R \ge 2^{24}`: once in every 1 / r
+steps (umap-learn's epochs per sample), without any state to carry from step to step.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
 from cartograd.neighbors import Graph
 
-PIECE_EDGES, GPU_PIECE_EDGES = 1 << 15, 1 << 26
+PIECE_EDGES, GPU_PIECE_EDGES = 1 << 17, 1 << 26
 GRID = 2.0**24
 """Rates are rounded to this: an edge of the largest weight but for the last digit acts at every step, too."""
 
@@ -45,11 +47,19 @@ class Piece:
 
     def acting(self, step: int) -> torch.Tensor:
         """Which edges of the piece act at this step, (a,) int64, rising."""
-        return torch.nonzero(torch.floor((step + 1) * self.rates) > torch.floor(step * self.rates))[:, 0]
+        due = (self._whole_rates * step).bitwise_and_(int(GRID) - 1).add_(self._whole_rates)  # all modulo 2^32
+        return torch.nonzero(due >= int(GRID))[:, 0]
 
-    def row_sums(self, values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """Sums of values (c, a) by their rows (rising), each from left to right, (stop - start, c)."""
-        counts = torch.bincount(rows - self.start, minlength=self.stop - self.start)
+    @cached_property
+    def _whole_rates(self) -> torch.Tensor:
+        return (self.rates * GRID).to(torch.int32)
+
+    def row_sums(self, values: torch.Tensor, rows: torch.Tensor, each: int = 1) -> torch.Tensor:
+        """Sums of values (c, a each) by their rows, each from left to right, (stop - start, c).
+
+        `rows` (a,) are rising, and there are `each` values for one of them.
+        """
+        counts = torch.bincount(rows - self.start, minlength=self.stop - self.start) * each
         offsets = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)]).expand(len(values), -1)
         return torch.segment_reduce(values, "sum", offsets=offsets, axis=1, initial=0.0).T
 

@@ -253,8 +253,8 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
     def _pushed(self, piece: Piece, edges: torch.Tensor, strength: float = 1.0) -> torch.Tensor:
         """The repulsion of the rows of a piece from their negatives."""
         rows, others = self._negatives(piece, edges)
-        apart = apart_in(self._layout.T.contiguous(), rows, others)
-        return piece.row_sums(self._repulsion(apart, self.a_, self.b_, strength), rows).clamp_(-CLIP, CLIP)
+        forces = self._repulsion(apart_in(self._layout.T.contiguous(), rows, others), self.a_, self.b_, strength)
+        return piece.row_sums(forces, piece.rows.index_select(0, edges), self._rate()).clamp_(-CLIP, CLIP)
 
     def _gradient(self) -> torch.Tensor:
         if not self._has_closed_form():
