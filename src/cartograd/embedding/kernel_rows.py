@@ -15,7 +15,7 @@ LEAST_ROWS = 4000
 """Fewer rows are laid out by torch before kernels are loaded."""
 MOST_ROWS = 1 << 24
 """Random rows are found by 31 random bits: with more rows than this, not all would be equally likely to 1 %."""
-RANGES, LEAST_RANGE, MULTIPLE = 16, 1024, 256
+RANGES, LEAST_RANGE, MULTIPLE = 16, 2560, 256
 HOOKS = ("on_training_step_start", "on_training_step_end", "_before_step")
 
 
