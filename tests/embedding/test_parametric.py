@@ -3,6 +3,7 @@
 import numpy
 import pytest
 import torch
+from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -83,6 +84,81 @@ def test_a_module_is_copied_and_its_dropout_seeded():
     torch.rand(5)
     numpy.testing.assert_array_equal(small(encoder=module).fit_transform(X), Z)
     numpy.testing.assert_array_equal(first.transform(X), Z)
+
+
+class Summed(torch.nn.Module):
+    """The mean over a sequence of what another module makes of it."""
+
+    def __init__(self, inner, width):
+        super().__init__()
+        self.inner, self.out = inner, torch.nn.Linear(width, 2)
+
+    def forward(self, x):
+        made = self.inner(x)
+        return self.out((made[0] if isinstance(made, tuple) else made).mean(1))
+
+
+def _modules():
+    nn = torch.nn
+    attention = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    return {
+        "lazy": (nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.LazyLinear(2)), (24,)),
+        "lazy images": (nn.Sequential(nn.LazyConv2d(4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2)), (1, 4, 6)),
+        "double": (nn.Linear(24, 2).double(), (24,)),
+        "in place": (nn.Sequential(nn.Linear(24, 8), nn.ReLU(inplace=True), nn.Linear(8, 2)), (24,)),
+        "pooled": (
+            nn.Sequential(
+                nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(24, 2)
+            ),
+            (1, 4, 6),
+        ),
+        "two layers": (Summed(nn.LSTM(6, 4, num_layers=2, dropout=0.1, batch_first=True), 4), (4, 6)),
+        "both ways": (Summed(nn.GRU(6, 4, bidirectional=True, batch_first=True), 8), (4, 6)),
+        "transformer": (Summed(nn.Sequential(nn.Linear(6, 4), attention), 4), (4, 6)),
+        "mamba3": (Summed(nn.Sequential(nn.Linear(6, 4), cartograd.nn.Mamba3(4, 2, 4)), 4), (4, 6)),
+        "weight norm": (nn.utils.parametrizations.weight_norm(nn.Linear(24, 2)), (24,)),
+        "partly frozen": (nn.Sequential(nn.Linear(24, 8).requires_grad_(False), nn.Tanh(), nn.Linear(8, 2)), (24,)),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
+@pytest.mark.parametrize("name", list(_modules()))
+def test_any_module(name):
+    X, _ = blobs(60, 24)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module, shape = _modules()[name]
+    X = X.reshape(60, *shape)
+    state = torch.get_rng_state()
+    model = small(encoder=module, training=EncoderTraining(warm_start_epochs=0))
+    Z = model.fit_transform(X)
+    assert torch.equal(state, torch.get_rng_state())
+    numpy.testing.assert_allclose(model.transform(X), Z, atol=1e-5)
+    numpy.testing.assert_array_equal(clone(model).fit_transform(X), Z)
+    if not name.startswith("lazy"):
+        pairs = zip(module.parameters(), model.encoder_.parameters(), strict=True)
+        assert all(torch.equal(one, trained) != one.requires_grad for one, trained in pairs)
+        assert numpy.ptp(Z, axis=0).min() > 0
+
+
+class Tokens(torch.nn.Module):
+    """Reads numbers of tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(5, 2)
+
+    def forward(self, x):
+        assert torch.equal(x, x.round())
+        return self.table(x.long()).mean(1)
+
+
+def test_rows_as_they_are():
+    X = numpy.random.RandomState(0).randint(0, 5, (80, 7))
+    model = small(encoder=Tokens(), metric="hamming", training=EncoderTraining(standardize=False))
+    numpy.testing.assert_allclose(model.fit(X).transform(X), model.embedding_, atol=1e-5)
+    again = model.encoder_(torch.as_tensor(X)).detach().numpy()
+    numpy.testing.assert_allclose(again, model.embedding_, atol=1e-5)
 
 
 @pytest.mark.parametrize(("encoder", "shape"), [("cnn", (1, 4, 6)), ("cnn", (4, 6)), ("gru", (8, 3)), ("lstm", (8, 3))])

@@ -1,6 +1,11 @@
 """The training of an encoder: what is drawn, what the losses are, how it ends, how it goes on from a file."""
 
 import json
+import signal
+import subprocess
+import sys
+import textwrap
+import time
 
 import numpy
 import pytest
@@ -115,6 +120,41 @@ def test_what_ends_a_training():
     assert seen == [(4, (120, 2)), (8, (120, 2)), (12, (120, 2))]
 
 
+class Slow(torch.nn.Module):
+    """Takes its time for a batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.calls = torch.nn.Linear(5, 2), 0
+
+    def forward(self, x):
+        self.calls += self.training
+        time.sleep(0.02 * self.training)
+        return self.layer(x)
+
+
+def test_the_time_of_the_warm_start_counts():
+    X = rows()
+    model = small(encoder=Slow(), timeout=0.05).fit(X)
+    assert (model.report_["stopped"], model.loss_, model.n_iter_) == ("timeout", [], 0)
+    assert 1 <= model.encoder_.calls <= 4
+    assert not torch.equal(model.encoder_.layer.weight, model.encoder.layer.weight)  # what was learnt is kept
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, cartograd.no_grad])
+@pytest.mark.parametrize("encoder", ["mlp", None])
+def test_a_fit_needs_no_gradients_of_the_caller(mode, encoder):
+    X = torch.as_tensor(rows())
+    options = {"encoder": encoder, "decoder": "mlp", "n_epochs": 3, "max_iter": 20}
+    expected = small(**options).fit_transform(X)
+    with mode():
+        model = small(**options)
+        Z = model.fit_transform(X.clone())
+        assert model.inverse_transform(Z).shape == X.shape
+        assert torch.equal(model.transform(X), Z)
+    assert torch.equal(Z, expected)
+
+
 def test_ctrl_c_keeps_the_best_weights():
     X = rows()
 
@@ -129,6 +169,29 @@ def test_ctrl_c_keeps_the_best_weights():
     assert len(model.loss_) == 6
     numpy.testing.assert_array_equal(model.transform(X), Z)
     assert model.report_["best_epoch"] == int(numpy.argmin(model.loss_)) + 1 <= 6
+
+
+INTERRUPTED = """
+    import numpy, cartograd
+    X = numpy.random.RandomState(0).rand(200, 6).astype("float32")
+    told = lambda step, Z, loss: print("step", step, flush=True)
+    model = cartograd.UMAP(encoder="mlp", hidden_sizes=(8,), n_epochs=10**6, callbacks=[told], check_interval=1)
+    Z = model.fit_transform(X)
+    best = int(numpy.argmin(model.loss_)) + 1
+    print(model.report_["stopped"], model.report_["best_epoch"] == best, bool((model.transform(X) == Z).all()))
+"""
+
+
+def test_a_real_ctrl_c():
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(INTERRUPTED)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            if line == "step 30\n":
+                process.send_signal(signal.SIGINT)
+                break
+        rest = process.stdout.read()
+    assert process.returncode == 0
+    assert rest.splitlines()[-1] == "interrupted True True"
 
 
 class Fragile(torch.nn.Module):

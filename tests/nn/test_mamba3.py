@@ -71,7 +71,7 @@ def everything(made, way, length, leaf, random=True):
     incoming = Mamba3Cache(*map(leaf, random_cache(made))) if random else None
     y, outgoing = way(made, u, incoming)
     outs = [y, *outgoing]
-    loss = sum((one * randn(*one.shape, seed=30 + i)).sum() for i, one in enumerate(outs) if one.numel())
+    loss = sum((one * randn(*one.shape, seed=30 + i).to(one.dtype)).sum() for i, one in enumerate(outs) if one.numel())
     loss.backward()
     gradients = [u.grad, *(one.grad for one in (incoming or ()) if one.numel())]
     assert all(one.grad is not None for one in made.parameters())
@@ -84,22 +84,16 @@ def worst(found, expected):
     )
 
 
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("formulation", FORMULATIONS)
-def test_forward_is_unrolled_step_at_every_length(formulation, length):
-    made = block(formulation, mimo_rank=2, ngroups=2)
-    expected = everything(made, step_by_step, length, torch_leaf)
-    assert worst(everything(made, at_once, length, torch_leaf), expected) < 1e-10
-    assert worst(everything(made, in_two_parts, length, torch_leaf), expected) < 1e-10
-
-
 @pytest.mark.parametrize("groups", [1, 2, HEADS])
 @pytest.mark.parametrize("rank", [1, 2, 3, 4])
-def test_ranks_and_groups(rank, groups):
-    expected = everything(block(mimo_rank=rank, ngroups=groups), step_by_step, Q + 3, torch_leaf)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_forward_is_unrolled_step_is_split_prefill(length, rank, groups):
+    """Every formulation, values, outgoing cache and all gradients, from a random cache."""
+    expected = everything(block(mimo_rank=rank, ngroups=groups), step_by_step, length, torch_leaf)
     for formulation in FORMULATIONS:
-        found = everything(block(formulation, mimo_rank=rank, ngroups=groups), at_once, Q + 3, torch_leaf)
-        assert worst(found, expected) < 1e-10, formulation
+        made = block(formulation, mimo_rank=rank, ngroups=groups)
+        for way in (at_once, in_two_parts):
+            assert worst(everything(made, way, length, torch_leaf), expected) < 1e-10, (formulation, way)
 
 
 OPTIONS = [
@@ -157,8 +151,20 @@ def test_gradients_against_differences(formulation, engine):
         assert torch.autograd.gradcheck(function, [torch_leaf(one) for one in given])
 
 
+@pytest.mark.parametrize("rank", [1, 2, 3, 4])
 @pytest.mark.parametrize("formulation", FORMULATIONS)
-def test_float32_is_right_to_five_digits(formulation):
+def test_float32_is_right_to_five_digits(formulation, rank):
+    """Outputs, outgoing cache and all gradients, of three chunks of 16 steps and five more."""
+    expected = everything(block(formulation, mimo_rank=rank, chunk_size=16), at_once, 53, torch_leaf)
+    low = block(formulation, mimo_rank=rank, chunk_size=16).float()
+    for way in (at_once, step_by_step):
+        found = everything(low, way, 53, lambda one: our_leaf(one.float()))
+        assert {one.dtype for one in found} == {torch.float32}
+        assert worst([one.double() for one in found], expected) < 1e-5
+
+
+@pytest.mark.parametrize("formulation", FORMULATIONS)
+def test_float32_over_long_sequences(formulation):
     made = block(formulation, mimo_rank=2, chunk_size=16)
     u = randn(1, 200, 6, seed=1)
     expected, cache = made(u, return_cache=True)
@@ -166,7 +172,6 @@ def test_float32_is_right_to_five_digits(formulation):
     y, low = made(u.float(), return_cache=True)
     stepped, _ = step_by_step(made, u.float(), None)
     for found in (y, stepped):
-        assert found.dtype is torch.float32
         assert ((found - expected).abs().max() / expected.abs().max()).item() < 1e-5
     assert ((low.state - cache.state).abs().max() / cache.state.abs().max()).item() < 1e-5
 

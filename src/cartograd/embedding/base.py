@@ -158,7 +158,8 @@ class AffinityMatcher(SharedFit, Estimator):
         With several processes X is all rows in each of them, and so is the map; or each has its own rows and gets
         their places.
         """
-        with shared(self):
+        # a fit takes gradients of its own, also where the caller needs none
+        with shared(self), torch.inference_mode(False), torch.enable_grad():
             self._check_parameters()
             given, y = joined(self, moved(self, self._read(X, reset=True)), y)
             at_least_two_rows(given, type(self).__name__)

@@ -172,7 +172,8 @@ class Parametric(NeighborEmbedding):
         self._layout = self._network.of(self._source.rows)
 
     def _untrained(self, source: Source) -> Network:
-        centre, scale = standard_scale(source.rows)
+        ones = torch.ones(source.rows.width, dtype=torch.float64, device=source.rows.device)
+        centre, scale = standard_scale(source.rows) if self._options().standardize else (ones * 0, ones)
         seed = stream(self._seed, "encoder") >> 1
         kind = own_copy(self.encoder)
         return Network(kind, self._shape, (self.n_components,), self._sizes(), centre, scale, seed=seed)

@@ -13,7 +13,7 @@ from torch import nn
 from cartograd.errors import InputError, OptionError, UnsupportedError
 from cartograd.neighbors.rows import Rows
 from cartograd.neighbors.workers import spread
-from cartograd.nn.encoders import NAMES, make_encoder
+from cartograd.nn.encoders import NAMES, make_encoder, seeded
 
 PIECE_NUMBERS = 1 << 20
 MOST_ROWS = 1024
@@ -60,6 +60,8 @@ class Network:
         made = self.kind
         if isinstance(made, str):
             made = make_encoder(made, self.shape_in, math.prod(self.shape_out), self.hidden_sizes, self.seed)
+        elif any(isinstance(one, nn.UninitializedParameter) for one in made.parameters()):
+            give_sizes(made, self.shape_in, self.seed)
         self.module: nn.Module = made.to(self.centre_in.device)
         first = next((one for one in made.parameters() if one.is_floating_point()), None)
         self.dtype = torch.float32 if first is None else first.dtype
@@ -100,6 +102,15 @@ class Network:
         return out.to(torch.float64) * self.scale_out + self.centre_out
 
 
+def give_sizes(module: nn.Module, shape: tuple[int, ...], seed: int) -> None:
+    """Let lazy layers, which take their sizes from the first row they read, have them; weights come from the seed."""
+    made = module.cpu().eval()
+    first = next((one for one in made.parameters() if one.is_floating_point()), None)
+    row = torch.zeros(1, *shape, dtype=torch.float32 if first is None else first.dtype)
+    with seeded(seed), torch.no_grad():
+        read_one(made, row, "a module with lazy layers")
+
+
 def check_kind(kind: Any, name: str, known: tuple[str, ...] = NAMES) -> None:
     """Refuse what is neither a module nor the name of one."""
     if isinstance(kind, str):
@@ -124,12 +135,8 @@ def check_output(network: Network, row: torch.Tensor, name: str) -> None:
     """Put one flat row (1, d) through the module; refuse it where it cannot, or what comes out is of another shape."""
     expected = (1, *network.shape_out)
     network.module.eval()
-    try:
-        with torch.no_grad():
-            out = network.module(network.prepared(row))
-    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
-        shape = (1, *network.shape_in)
-        raise InputError(f"{name} could not read a batch of one row, of shape {shape}: {error}") from error
+    with torch.no_grad():
+        out = read_one(network.module, network.prepared(row), name)
     if not isinstance(out, torch.Tensor):
         raise InputError(f"{name} output must be one tensor of shape {expected}, got {type(out).__name__}")
     flat = name == "decoder" and tuple(out.shape) == (1, math.prod(network.shape_out))
@@ -138,3 +145,12 @@ def check_output(network: Network, row: torch.Tensor, name: str) -> None:
             f"{name} output has shape {tuple(out.shape)} for one row, expected {expected}; give it a last layer of "
             f"{math.prod(network.shape_out)} outputs" + (", or another n_components" if name == "encoder" else "")
         )
+
+
+def read_one(module: nn.Module, row: torch.Tensor, name: str) -> Any:
+    """What the module makes of one row; says so where it cannot read it."""
+    try:
+        return module(row)
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        shape = tuple(row.shape)
+        raise InputError(f"{name} could not read a batch of one row, of shape {shape}: {error}") from error

@@ -41,6 +41,9 @@ class EncoderTraining:
         The optimiser's weight decay.
     negative_rate : int, default=None
         Negatives for each edge; None for the method's own number.
+    standardize : bool, default=True
+        Whether the encoder reads standardised rows; with False as they are, such as the numbers of tokens (values
+        beyond a million are cut off).
     warm_start_epochs : int, default=5
         Epochs in which the encoder first learns the map's start, the principal components by default; at least 100
         steps, or none with 0.
@@ -65,6 +68,7 @@ class EncoderTraining:
     optimizer: Any = "Adam"
     weight_penalty: float = 1e-5
     negative_rate: int | None = None
+    standardize: bool = True
     warm_start_epochs: int = 5
     cooldown: float = 0.0
     checkpoint: str | os.PathLike[str] | None = None
@@ -83,6 +87,7 @@ class EncoderTraining:
         checks.number(self.cooldown, "cooldown", 0.0)
         checks.count(self.checkpoint_every, "checkpoint_every")
         checks.choice(self.resume, "resume", (True, False))
+        checks.choice(self.standardize, "standardize", (True, False))
         if self.resume and self.checkpoint is None:
             raise OptionError("resume=True goes on from a file: give its name as checkpoint=")
         if self.progress is not None and not callable(self.progress):

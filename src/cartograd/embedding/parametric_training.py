@@ -82,15 +82,14 @@ class Training:
         bar = self._bar()
         with own_draws_given_back(self.network):
             try:
-                if not self._resumed():
-                    self._warm_start()
-                stopped = self._epochs(bar)
+                in_time = self._resumed() or self._warm_start()
+                stopped = self._epochs(bar) if in_time else "timeout"
             except KeyboardInterrupt:
                 message = f"interrupted in epoch {self.epoch + 1} of {self.epochs}: the best weights so far are kept"
                 warnings.warn(message, RuntimeWarning, stacklevel=2)
             finally:
                 bar.close()
-        if self.best == math.inf and stopped == "interrupted":
+        if self.best == math.inf and stopped in ("interrupted", "timeout"):
             self.kept = self.network.copied_weights()  # not one epoch is over: what was reached
         self.network.module.load_state_dict(self.kept)
         self.network.module.eval()
@@ -177,10 +176,10 @@ class Training:
         self.optimiser.step()
         return loss.data.detach().to(torch.float64)
 
-    def _warm_start(self) -> None:
-        """Learn the start of the map first, scaled to a first coordinate of variance 1."""
+    def _warm_start(self) -> bool:
+        """Learn the start of the map, scaled to a first coordinate of variance 1; False where the time is over."""
         if self.options.warm_start_epochs == 0:
-            return
+            return True
         self._seed_draws(0)
         self.network.module.train()
         start = self.model._layout
@@ -189,7 +188,10 @@ class Training:
         for step in range(max(FEWEST_WARM_STEPS, self.options.warm_start_epochs * self.steps_per_epoch)):
             ids = integers(stream(self.model._seed, "warm start", step), len(target), (size,), target.device)
             self._step(ids, lambda Z, ids=ids: ((Z - target[ids]) ** 2).mean())
+            if self._time_is_over():
+                return False
         self.optimiser.state.clear()  # moments of another loss
+        return True
 
     # what is watched
 
