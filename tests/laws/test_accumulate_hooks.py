@@ -1,6 +1,7 @@
 """Post-accumulate hooks, as early as a leaf's last contribution, and retain_grad (F7)."""
 
 import gc
+import random
 
 import pytest
 import torch
@@ -206,3 +207,86 @@ def test_retain_grad_and_inputs_together_count_once():
 def test_retain_grad_refuses_what_requires_none():
     with pytest.raises(errors.NoGradientError, match="requires grad"):
         cartograd.tensor(1.0).retain_grad()
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("workers", [1, 3])
+def test_hooks_of_every_leaf_fire_once_on_the_total_in_a_random_graph(seed, workers):
+    print("seed", seed)
+
+    def graph():
+        chance = random.Random(seed)
+        leaves = [leaf(0.3, 0.7), leaf(-0.2, 0.4), parameter(0.5, 1.5), parameter(-1.0, 2.0)]
+        made = [leaves[0] * 1.5]
+        for _ in range(chance.randint(2, 12)):
+            one, other = chance.choice(made), chance.choice([*made, *leaves])
+            made.append(chance.choice([torch.mul, torch.add, torch.sub])(one, other).sin())
+        return leaves, made[-1].sum() + (made[-2] * leaves[2]).sum()
+
+    expected, loss = graph()
+    loss.backward()
+    leaves, loss = graph()
+    seen = []
+    for number, one in enumerate(leaves):
+        one.register_hook(lambda g, number=number: seen.append((number, "hook", bits(g))))
+        one.register_post_accumulate_grad_hook(lambda t, number=number: seen.append((number, "post", bits(t.grad))))
+    loss.backward(workers=workers)
+    reached = [number for number, one in enumerate(expected) if one.grad is not None]
+    wanted = [(number, kind, bits(expected[number].grad)) for number in reached for kind in ("hook", "post")]
+    assert sorted(seen) == sorted(wanted)
+
+
+def bits(gradient):
+    return torch.as_tensor(getattr(gradient, "data", gradient)).tolist()
+
+
+def test_a_leaf_used_before_and_after_a_product_waits_for_both():
+    x, seen = leaf(2.0), []
+    h = x * 3
+    x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.item()))
+    (h * x).sin().sum().backward()
+    assert seen == [x.grad.item()]
+
+
+def test_rules_and_hooks_that_use_torchs_own_autograd():
+    """Our rules run below torch's autograd; what a user wrote does not."""
+
+    @cartograd.primitive()
+    def sine(x: torch.Tensor):
+        return x.sin()
+
+    @sine.vjp("x")
+    def _(g, x):
+        return slope(x) * g
+
+    def slope(x):
+        with torch.enable_grad():
+            inner = x.detach().requires_grad_()
+            return torch.autograd.grad(inner.sin().sum(), inner)[0]
+
+    x, weight, seen = leaf(0.3, 0.7), parameter(1.0, 2.0), []
+    for one in (x, weight):
+        one.register_hook(lambda g: seen.append(slope(torch.zeros(1)).item()))
+        one.register_post_accumulate_grad_hook(lambda t: seen.append(slope(torch.zeros(1)).item()))
+    (sine(x * 2.0) * 3.0 * weight).relu().sum().backward()
+    assert torch.equal(x.grad.data, (2 * x.data).cos() * 3 * weight.detach() * 2)
+    assert seen == [1.0] * 4
+
+
+def test_an_error_in_a_pass_leaves_torchs_own_autograd_on():
+    @cartograd.primitive()
+    def broken(x: torch.Tensor):
+        return x.clone()
+
+    @broken.vjp("x")
+    def _(g):
+        raise ValueError("no")
+
+    changed = leaf(1.0) * 2.0
+    for loss in (broken(leaf(1.0) * 2.0) * 3.0, changed * changed):
+        changed.data.add_(1)
+        with pytest.raises((ValueError, errors.InplaceError)) as held:  # its traceback holds the frames of the pass
+            loss.sum().backward()
+        w = torch.ones(2, requires_grad=True)
+        (w * w).sum().backward()
+        assert w.grad.tolist() == [2.0, 2.0], held

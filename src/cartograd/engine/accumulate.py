@@ -13,6 +13,7 @@ from cartograd.engine.tensor import Tensor, from_raw
 from cartograd.errors import GradientShapeError, GradientTypeError, NotTwiceDifferentiableError, VjpError
 
 _storage_users = torch._C._storage_Use_Count
+_strided = torch.strided
 
 
 def raw(value: Any) -> torch.Tensor:
@@ -33,16 +34,17 @@ def require_fit(gradient: torch.Tensor, shape: torch.Size, dtype: torch.dtype, d
 
 def fit(gradient: Any, edge: Any, node: Node) -> Any:
     """Check what a rule of `node` returned for the input behind `edge`; undo broadcasting where the op does it."""
-    if not isinstance(gradient, (torch.Tensor, Tensor)):
+    if type(gradient) is not torch.Tensor and not isinstance(gradient, (torch.Tensor, Tensor)):
         raise VjpError(
             f"the gradient rule of {node.name} (called at {node.where()}) returned a {type(gradient).__name__}, "
             "not a tensor"
         )
-    device = edge.device
-    same_device = gradient.is_cpu if device is CPU else gradient.device == device
+    kind = type(edge)
+    on_cpu = edge.device is CPU if kind is Node or kind is Leaf else edge.is_cpu
+    same_device = gradient.is_cpu if on_cpu else gradient.device == edge.device
     if gradient.shape == edge.shape and gradient.dtype is edge.dtype and same_device:
         return gradient
-    if type(edge) is Leaf and _moved(edge, gradient):
+    if kind is Leaf and _moved(edge, gradient):
         return gradient
     if node.plan.op.broadcasts and same_device:
         return _unbroadcast(gradient, edge, node)
@@ -86,6 +88,36 @@ def _references_of_a_local() -> int:
 
 ALONE = _references_of_a_local()
 """What ``sys.getrefcount`` says of an object that one local variable holds and nobody else."""
+
+
+def settle(slot: list[Any]) -> bool:
+    """Add the total in `slot`, a list of a leaf and its total, into the leaf's ``.grad`` if that is all there is to do.
+
+    False where it is not, and nothing was done: somebody watches the leaf, or the first total has to be copied.
+    """
+    leaf, total = slot
+    ours = type(leaf) is Leaf
+    if leaf.watchers is not None if ours else _watched_by_torch(leaf):
+        return False
+    before = leaf.grad
+    if total.layout is not _strided:
+        return False
+    if before is not None:
+        before = before.data if ours else before
+        if before.layout is _strided:
+            before.add_(total)
+            return True
+        return False
+    if sys.getrefcount(total) > ALONE + 1 or not total.is_contiguous():
+        return False
+    if _storage_users(total.untyped_storage()._cdata) > 2:
+        return False
+    leaf.grad = from_raw(total) if ours else total
+    return True
+
+
+def _watched_by_torch(leaf: torch.Tensor) -> bool:
+    return bool(leaf._backward_hooks or leaf._post_accumulate_grad_hooks) or leaf.grad_fn is not None
 
 
 def accumulate(leaf: Any, total: Any, alone: bool, create_graph: bool) -> None:

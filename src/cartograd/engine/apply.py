@@ -14,7 +14,7 @@ import numpy
 import torch
 
 from cartograd.engine import modes
-from cartograd.engine.graph import CPU, REAL, Node, calling_place, internal_code, next_number
+from cartograd.engine.graph import CPU, REAL, Node, calling_place, internal_files, next_number
 from cartograd.engine.plan import Plan
 from cartograd.engine.primitive import Primitive, primitive
 from cartograd.engine.tensor import Tensor, from_raw
@@ -153,7 +153,7 @@ def record(
     if frame is None:
         frame = sys._getframe(3)
     code = frame.f_code
-    if internal_code.get(code, True):
+    if internal_files.get(code.co_filename, True):
         node.code, node.instruction = calling_place(frame)
     else:
         node.code, node.instruction = code, frame.f_lasti

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from cartograd.engine import modes
-from cartograd.engine.accumulate import ALONE, accumulate, fit, raw, require_fit
+from cartograd.engine.accumulate import ALONE, accumulate, fit, raw, require_fit, settle
 from cartograd.engine.apply import PICK
 from cartograd.engine.graph import Leaf, Node, leads_to, walk
 from cartograd.engine.hooks import (
@@ -161,8 +161,12 @@ class Pass:
 
     def finish_leaves(self) -> None:
         """Finish what leaves are left, in the order they were first reached."""
-        while self.leaves:
-            self.finish(next(iter(self.leaves)))
+        hurry = self.targets is None and self.store and not self.create_graph and not modes.watchers
+        for key in list(self.leaves):
+            if hurry and settle(self.leaves[key]):
+                del self.leaves[key]
+            else:
+                self.finish(key)
         if self.foreign and modes.watch.capture is not None:
             raise UnsupportedError(
                 "a captured step cannot go on into a graph of torch's own: detach() what comes from it"

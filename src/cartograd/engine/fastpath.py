@@ -16,7 +16,7 @@ import torch
 
 from cartograd.engine import modes
 from cartograd.engine.apply import apply, autocasts, record_many, wrap
-from cartograd.engine.graph import CPU, REAL, Node, calling_place, internal_code, next_number
+from cartograd.engine.graph import CPU, REAL, Node, calling_place, internal_files, next_number
 from cartograd.engine.primitive import Primitive
 from cartograd.engine.tensor import Tensor
 
@@ -90,9 +90,9 @@ _RECORD = """
     node.shape = first.shape if type(first) is Node and first.shape == shape else shape
     node.dtype = dtype
     node.device = CPU if out.is_cpu else out.device
-    frame = get_frame(1)
+    frame = get_frame({depth})
     code = frame.f_code
-    if known_code(code, True):
+    if known_file(code.co_filename, True):
         node.code, node.instruction = calling_place(frame)
     else:
         node.code = code
@@ -105,7 +105,7 @@ _RECORD = """
 """
 
 
-def source_of(op: Primitive, arithmetic: bool) -> str:
+def source_of(op: Primitive, arithmetic: bool, depth: int = 1) -> str:
     """The straight-line function for `op`, as text."""
     tensors = [op.params[slot] for slot in op.tensor_slots]
     inputs = [name for name in op.inputs if name in tensors]
@@ -134,6 +134,7 @@ def source_of(op: Primitive, arithmetic: bool) -> str:
         "edges_taken": taken,
         "extra": ", extra" if op.extra else "",
         "result_only": "[0]" if op.extra else "",
+        "depth": depth,
     }
     text = f"def {op.name}({', '.join(signature)}):\n    pattern = 0\n    foreign = False\n"
     for name in tensors:
@@ -151,15 +152,18 @@ def can_specialise(op: Primitive) -> bool:
     return not op.variadic and op.takes_list is None and bool(inputs)
 
 
-def specialise(op: Primitive, kernel: Callable[..., Any] | None = None, arithmetic: bool = False) -> Callable[..., Any]:
+def specialise(
+    op: Primitive, kernel: Callable[..., Any] | None = None, arithmetic: bool = False, depth: int = 1
+) -> Callable[..., Any]:
     """`op` as one compiled function.
 
     `kernel` is run in place of the forward where that is just a call of it. `arithmetic` promises that the kernel never
-    returns its own argument and that autocast does not convert what goes into it.
+    returns its own argument and that autocast does not convert what goes into it. `depth` is 2 for a function that is
+    always called by one of ours: the search for the user's line begins above that.
     """
     from cartograd.engine.apply import version_of
 
-    source = source_of(op, arithmetic)
+    source = source_of(op, arithmetic, depth)
     count = len(op.inputs)
     plans: list[Any] = [None] * (1 << count)
 
@@ -181,7 +185,7 @@ def specialise(op: Primitive, kernel: Callable[..., Any] | None = None, arithmet
         "general": apply,
         "get_frame": sys._getframe,
         "grad_enabled": torch.is_grad_enabled,
-        "known_code": internal_code.get,
+        "known_file": internal_files.get,
         "make_plan": make_plan,
         "modes": modes,
         "new": object.__new__,
@@ -208,8 +212,10 @@ def unary(op: Primitive) -> Callable[..., Any]:
     return specialise(op)
 
 
-def binary(op: Primitive, kernel: Callable[[Any, Any], Any], arithmetic: bool = False) -> Callable[..., Any]:
+def binary(
+    op: Primitive, kernel: Callable[[Any, Any], Any], arithmetic: bool = False, depth: int = 1
+) -> Callable[..., Any]:
     """`op`, whose forward is just `kernel`, as a fast function of two tensors, or a tensor and a number."""
     op.torch_functions = op.torch_functions or [kernel]
     op.elementwise = arithmetic
-    return specialise(op, kernel, arithmetic)
+    return specialise(op, kernel, arithmetic, depth)

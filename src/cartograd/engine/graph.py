@@ -129,24 +129,23 @@ _INTERNAL = (
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
     os.path.dirname(os.path.abspath(torch.__file__)) + os.sep,
 )
-internal_code: dict[CodeType, bool] = {}
-"""Whether a piece of code belongs to cartograd or torch, as far as it was met."""
+internal_files: dict[str, bool] = {}
+"""Whether a file belongs to cartograd or torch, as far as it was met. By name: a piece of code hashes slowly."""
 
 
 def calling_place(frame: FrameType) -> tuple[CodeType, int]:
     """(code, instruction) of the nearest frame outside cartograd and torch, from `frame` upwards."""
-    known, current = internal_code.get, frame
-    while True:
+    known = internal_files.get
+    current: FrameType | None = frame
+    while current is not None:  # a call of a torch module is a dozen frames deep
         code = current.f_code
-        while known(code) and current.f_back is not None:  # a call of a torch module is a dozen frames deep
-            current = current.f_back
-            code = current.f_code
-        if known(code) is None:
-            internal_code[code] = code.co_filename.startswith(_INTERNAL)
-        elif current.f_back is None and known(code):
-            return frame.f_code, frame.f_lasti
-        else:
+        internal = known(code.co_filename)
+        if internal is None:
+            internal = internal_files[code.co_filename] = code.co_filename.startswith(_INTERNAL)
+        if not internal:
             return code, current.f_lasti
+        current = current.f_back
+    return frame.f_code, frame.f_lasti
 
 
 def describe_place(code: CodeType | None, instruction: int) -> str:

@@ -13,6 +13,8 @@ from cartograd.errors import VjpError
 if TYPE_CHECKING:
     from cartograd.engine.primitive import Primitive
 
+_OPS = "cartograd.ops."
+
 
 class Rule:
     """One gradient rule: the inputs it serves, and the names of what it needs."""
@@ -31,12 +33,13 @@ class Plan:
     A plan is made once for each pattern an op meets; a node only points to it.
     """
 
-    __slots__ = ("calls", "each", "keeper", "need", "only", "op", "saves", "single", "take", "unhurried")
+    __slots__ = ("bare", "calls", "each", "keeper", "need", "only", "op", "saves", "single", "take", "unhurried")
 
     single: Callable[..., Any] | None
     each: list[tuple[Callable[..., Any], list[int]]] | None
     unhurried: Plan | None
     keeper: Any  # the memory budget under which a node was recorded; see `budget`
+    bare: bool  # the rules are our own, and never ask torch's autograd for anything
 
     def __init__(self, op: Primitive, need: tuple[bool, ...]) -> None:
         self.op = op
@@ -57,6 +60,7 @@ class Plan:
         self.each = [(rule.function, [slots[name] for name in rule.saves]) for rule, _ in ordered] or None
         alone = separate and len(rules) == 1 and list(rules[0].saves) == names
         self.single = rules[0].function if alone else None
+        self.bare = all(rule.function.__module__.startswith(_OPS) for rule in rules)
         self.unhurried = self.keeper = None
 
     def stored(self, keeper: Any = None) -> Plan:
@@ -105,6 +109,7 @@ class ListPlan(Plan):
         self.take = _taker([op.places[name] for name in rule.saves])
         self.calls = [(rule, _taker(list(range(len(rule.saves)))))]
         self.single = self.each = self.unhurried = self.keeper = None
+        self.bare = False
 
     def gradients(self, g: Any, saved: tuple[Any, ...]) -> list[Any]:
         """The gradient of every wanted element of the list."""

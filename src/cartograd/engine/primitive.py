@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any, overload
 
 import torch
@@ -242,17 +241,20 @@ def spellings(name: str) -> list[Any]:
     return [function for function in dict.fromkeys(found) if callable(function)]
 
 
-def as_method(op: Callable[..., Any]) -> Callable[..., Any]:
+def as_method(op: Primitive) -> Callable[..., Any]:
     """`op` as a plain function, which a class turns into a method."""
 
     def method(*args: Any, **kwargs: Any) -> Any:
-        return op(*args, **kwargs)
+        fast = op.fast
+        if fast is not None and not kwargs and op.required <= len(args) <= len(op.params):
+            return fast(*args)
+        return op.general(args, kwargs)
 
     method.__doc__ = op.__doc__
     return method
 
 
-def bind_to_torch(target: Callable[..., Any], functions: tuple[Any, ...]) -> list[Any]:
+def bind_to_torch(target: Primitive | Callable[..., Any], functions: tuple[Any, ...]) -> list[Any]:
     """Make the torch functions (or all that have a given name) reach `target` when called on a `Tensor`.
 
     The methods of `Tensor` itself are replaced by it: a shorter way there.
@@ -264,7 +266,7 @@ def bind_to_torch(target: Callable[..., Any], functions: tuple[Any, ...]) -> lis
     for name, function in bound:
         RULES[function] = target
         if getattr(torch.Tensor, name, None) is function:
-            setattr(Tensor, name, target if isinstance(target, FunctionType) else as_method(target))
+            setattr(Tensor, name, as_method(target) if isinstance(target, Primitive) else target)
     return [function for _, function in bound]
 
 

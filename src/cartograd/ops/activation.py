@@ -18,7 +18,7 @@ from cartograd.engine.transparent import lifted
 
 aten = torch.ops.aten
 _nn: Any = torch._C._nn
-_threshold_backward = aten.threshold_backward.default
+_threshold_backward = aten.threshold_backward.default._op  # the call below the overload's own: 0.3 us less
 _hardtanh_backward = aten.hardtanh_backward.default
 _leaky_relu_backward = aten.leaky_relu_backward.default
 _prelu_backward = aten._prelu_kernel_backward.default

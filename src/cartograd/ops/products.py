@@ -107,21 +107,25 @@ def _(make: Any) -> Any:
     return make(2, 3), make(2, 3, 2)
 
 
-_by_rank = binary(matmul, torch.matmul)
-_by_rows = binary(matmul_rows, torch.matmul)
-_by_columns = binary(matmul_columns, torch.matmul)
+_by_rank = binary(matmul, torch.matmul, depth=2)
+_by_rows = binary(matmul_rows, torch.matmul, depth=2)
+_by_columns = binary(matmul_columns, torch.matmul, depth=2)
 
 
 @composite("matmul", "__matmul__")
 def any_matmul(input: Any, other: Any) -> Any:
     """input @ other for every rank: which gradient is cheap depends on the ranks."""
-    if type(input) is not Recorded or not isinstance(other, (Recorded, Tensor)):
-        if isinstance(other, numpy.ndarray):
-            other = torch.as_tensor(other)
-        if not isinstance(input, (Recorded, Tensor)) or not isinstance(other, (Recorded, Tensor)):
-            return NotImplemented
+    if type(other) is Recorded:
+        right = other.data.ndim
+    elif isinstance(other, Tensor):
+        right = other.ndim  # a Parameter's .data is a new tensor
+    elif isinstance(other, numpy.ndarray):
+        return any_matmul(input, torch.as_tensor(other))
+    else:
+        return NotImplemented
+    if type(input) is not Recorded and not isinstance(input, Tensor):
+        return NotImplemented
     left = input.data.ndim
-    right = other.data.ndim if type(other) is Recorded else other.ndim  # a Parameter's .data is a new tensor
     if left > 1 and right == 2:
         return _by_rows(input, other)
     if left == 2 and right > 2:

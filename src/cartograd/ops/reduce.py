@@ -50,7 +50,7 @@ def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: torch.
 @sum.vjp("input")
 def _(g: Tensor, dim: Dims, keepdim: bool, extra: Any) -> Tensor:
     shape, dtype = extra
-    return cast(unreduced(g, dim, keepdim, len(shape)).expand(shape), dtype)
+    return cast(torch.broadcast_to(unreduced(g, dim, keepdim, len(shape)), shape), dtype)
 
 
 @sum.example
@@ -78,7 +78,7 @@ def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: torch
 def _(g: Tensor, dim: Dims, keepdim: bool, extra: Any) -> Tensor:
     shape, dtype = extra
     each = g / reduced_count(shape, dim)
-    return cast(unreduced(each, dim, keepdim, len(shape)).expand(shape), dtype)
+    return cast(torch.broadcast_to(unreduced(each, dim, keepdim, len(shape)), shape), dtype)
 
 
 @mean.example
