@@ -36,7 +36,10 @@ HEADER = 6
 """Numbers of an agreement: state, what is about to be done, and four for whoever asks."""
 FINE, FAILED = 0, 1
 
-_known: dict[int, Ranks] = {}
+_known: list[tuple[Any, Ranks]] = []
+"""The group that was met last, and its processes."""
+_opened: list[Any] = []
+"""The group that was opened here, if any."""
 
 
 def find_ranks(distributed: bool | str) -> Ranks | None:
@@ -61,11 +64,12 @@ def find_ranks(distributed: bool | str) -> Ranks | None:
         _open_group()
     if torch.distributed.get_world_size() < 2:
         return None
-    key = id(torch.distributed.group.WORLD)
-    if key not in _known:
+    world = torch.distributed.group.WORLD
+    if not _known or _known[0][0] is not world:
         _known.clear()
-        _known[key] = Ranks(torch.distributed.get_rank(), torch.distributed.get_world_size(), _control_group())
-    return _known[key]
+        ranks = Ranks(torch.distributed.get_rank(), torch.distributed.get_world_size(), _control_group(world))
+        _known.append((world, ranks))
+    return _known[0][1]
 
 
 def timeout() -> timedelta:
@@ -92,11 +96,16 @@ def _open_group() -> None:
     try:
         torch.distributed.init_process_group(backend, store=fresh, rank=rank, world_size=size, timeout=timeout())
     except RuntimeError as error:
-        raise DistributedError(
-            f"process {rank} could not reach the other {size - 1} within {timeout().total_seconds():g} s "
-            f"({_first_line(error)}); all must call fit. {TIMEOUT_VARIABLE} is how many seconds to wait"
-        ) from error
+        raise _unreached(rank, size, error) from error
+    _opened[:] = [torch.distributed.group.WORLD]
     atexit.register(_close_group)
+
+
+def _unreached(rank: int, size: int, error: RuntimeError) -> DistributedError:
+    return DistributedError(
+        f"process {rank} could not reach the other {size - 1} within {timeout().total_seconds():g} s "
+        f"({_first_line(error)}); all must call fit. {TIMEOUT_VARIABLE} is how many seconds to wait"
+    )
 
 
 def _close_group() -> None:
@@ -107,6 +116,7 @@ def _close_group() -> None:
     holds it, they are given the moment that they need.
     """
     _known.clear()
+    _opened.clear()
     gc.collect()
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
@@ -114,12 +124,19 @@ def _close_group() -> None:
         time.sleep(0.05)
 
 
-def _control_group() -> Any:
-    """A group that carries tensors of the CPU: a new one beside the present one, or None where that does."""
-    if "gloo" in str(torch.distributed.get_backend_config()):
+def _control_group(world: Any) -> Any:
+    """A group that carries tensors of the CPU: None where the present one was opened here.
+
+    Beside one that a script has opened, which may not know gloo or may wait half an hour for a process that stands
+    still, there is a new one.
+    """
+    if _opened and _opened[0] is world:
         return None
     atexit.register(_known.clear)
-    return torch.distributed.new_group(backend="gloo", timeout=timeout())
+    try:
+        return torch.distributed.new_group(backend="gloo", timeout=timeout())
+    except RuntimeError as error:
+        raise _unreached(torch.distributed.get_rank(), torch.distributed.get_world_size(), error) from error
 
 
 @dataclass(eq=False)

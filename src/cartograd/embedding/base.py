@@ -24,7 +24,17 @@ from cartograd.embedding.placement import Placement, mean_of_neighbours, place
 from cartograd.embedding.report import Report
 from cartograd.embedding.resuming import check_checkpoints
 from cartograd.embedding.shared_fit import SharedFit
-from cartograd.embedding.sharing import divided, joined, placed_by_all, shared, source_of, start_of, whole_graph
+from cartograd.embedding.sharing import (
+    asked_together,
+    divided,
+    joined,
+    placed_by_all,
+    rows_to_join_by,
+    shared,
+    source_of,
+    start_of,
+    whole_graph,
+)
 from cartograd.embedding.source import Source, owned, searchable
 from cartograd.embedding.start import check_start, starting_points
 from cartograd.engine import Tensor
@@ -174,10 +184,11 @@ class AffinityMatcher(SharedFit, Estimator):
         A row of the training set comes back at its fitted place. The place of another depends on that row alone, not on
         which others are given with it.
         """
-        given = self._read(X, reset=False)
-        with all_cores(given.rows.device), torch.no_grad():
-            asked, own = placed_by_all(self, given)
-            return detached(place(self, asked.rows)[own], given)
+        with asked_together(self):
+            given = self._read(X, reset=False)
+            with all_cores(given.rows.device), torch.no_grad():
+                asked, own = placed_by_all(self, given)
+                return detached(place(self, asked.rows)[own], given)
 
     def _fit(self, given: Given, y: Any) -> None:
         self.report_ = Report(method=type(self).__name__, n=given.rows.count, d=given.rows.width)
@@ -285,6 +296,7 @@ class AffinityMatcher(SharedFit, Estimator):
         init = start_of(self, source, self.init)
         if graph is not None and (rows is None or (isinstance(init, str) and init == "spectral")):
             graph = whole_graph(self, graph)
+            rows = None if rows is None else rows_to_join_by(self, source, graph)
         if not isinstance(self.init, str) and source.distinct is not None:
             init = torch.as_tensor(init, device=source.rows.device)[source.distinct.first]
         points = starting_points(init, self.init_scaling, rows, graph, source.n, self.n_components, self._seed)

@@ -41,7 +41,7 @@ from cartograd.embedding.spread_source import (
 from cartograd.errors import InputError
 from cartograd.neighbors import Graph
 from cartograd.neighbors.intake import Given
-from cartograd.neighbors.rows import SparseRows, TensorRows
+from cartograd.neighbors.rows import Rows, SparseRows, TensorRows
 from cartograd.neighbors.validate import array_from
 
 if TYPE_CHECKING:
@@ -290,6 +290,23 @@ def start_of(model: AffinityMatcher, source: Source, init: Any) -> Any:
     if isinstance(source, SpreadSource) and isinstance(init, str) and init == "pca":
         return spread_scores(source, model.n_components, model._seed)
     return init
+
+
+def rows_to_join_by(model: AffinityMatcher, source: Source, graph: Graph) -> Rows:
+    """Rows by which the pieces of a graph are joined; where they are spread, and there are pieces, those of all."""
+    if not isinstance(source, SpreadSource) or graph.connected_components()[0] == 1:
+        return source.rows
+    log.info("every process gets all rows, to join the pieces of the graph by")
+    return gathered_rows(there(), Given(source.rows, "torch", source.rows.device)).rows
+
+
+@contextlib.contextmanager
+def asked_together(model: AffinityMatcher) -> Iterator[None]:
+    """New rows of a map whose rows are spread over processes: an error in one, such as a bad value, ends it in all."""
+    placement = getattr(model, "_placement", None)
+    spread = placement is not None and isinstance(placement.source, SpreadSource)
+    with there().one_for_all("new rows") if spread else contextlib.nullcontext():
+        yield
 
 
 def placed_by_all(model: AffinityMatcher, given: Given) -> tuple[Given, slice]:
