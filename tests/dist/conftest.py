@@ -54,10 +54,11 @@ class Launch:
             command += [f"--max-restarts={self.restarts}", "--monitor-interval=0.1"]
         command += [str(WORKERS / self.script), str(self.folder), *map(str, self.arguments)]
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.output = open(self.folder / "output.txt", "w+")
-        self.process = subprocess.Popen(
-            command, env=environment(**self.environment), stdout=self.output, stderr=self.output, start_new_session=True
-        )
+        variables = environment(**self.environment)
+        with open(self.folder / "output.txt", "w") as output:
+            self.process = subprocess.Popen(
+                command, env=variables, stdout=output, stderr=output, start_new_session=True
+            )
         return self
 
     def wait(self, limit):
@@ -67,8 +68,6 @@ class Launch:
         except subprocess.TimeoutExpired:
             self.end()
             pytest.fail(f"{self.script}: {self.processes} processes did not end within {limit} s:\n{self.said()}")
-        finally:
-            self.output.flush()
 
     def end(self):
         """End the launcher, which ends its processes; and those that do not listen."""
@@ -82,7 +81,6 @@ class Launch:
                         os.kill(int(path.read_text()), signal.SIGKILL)
                 self.process.kill()
                 self.process.wait(15)
-        self.output.close()
 
     def said(self):
         """The end of all that was printed."""

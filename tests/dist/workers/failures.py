@@ -9,7 +9,14 @@ from common import FOLDER, RANK, SIZE, alone, rows, run, same, shard
 
 import cartograd
 from cartograd.distributed import all_rows, find_ranks
-from cartograd.errors import DistributedError, DivergedError, InputError, OptionError, UnsupportedError
+from cartograd.errors import (
+    DistributedError,
+    DivergedError,
+    InputError,
+    MemoryBudgetError,
+    OptionError,
+    UnsupportedError,
+)
 
 X = rows(300)
 STEPS = {"max_iter": 10, "random_state": 1, "check_interval": 5, "n_neighbors": 8}
@@ -20,15 +27,19 @@ def umap(**options):
     return cartograd.UMAP(**{**STEPS, **options})
 
 
-def fails(work, here, said, elsewhere=DistributedError, guilty=LAST):
-    """`work` raises `here` in one process and its message in all others, soon; then a map is made as if nothing was."""
-    began = time.monotonic()
+def raised(work):
+    """The error that `work` ends with."""
     try:
         work()
     except BaseException as error:
-        found = error
-    else:
-        raise AssertionError("nothing was raised")
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def fails(work, here, said, elsewhere=DistributedError, guilty=LAST):
+    """`work` raises `here` in one process and its message in all others, soon; then a map is made as if nothing was."""
+    began = time.monotonic()
+    found = raised(work)
     assert time.monotonic() - began < 20
     assert isinstance(found, here if guilty == RANK else elsewhere), repr(found)
     assert re.search(said, str(found)), str(found)
@@ -125,24 +136,15 @@ def out_of_memory():
 def out_of_memory_before_the_fit():
     import cartograd.embedding.memory as memory
 
-    kept = memory.free_bytes if hasattr(memory, "free_bytes") else None
-    assert kept is not None
+    kept = memory.free_bytes
     if RANK == LAST:
         memory.free_bytes = lambda *told: 1000.0
     try:
-        fails_plainly(lambda: umap().fit(X), "free")
+        found = raised(lambda: umap().fit(X))
     finally:
         memory.free_bytes = kept
-
-
-def fails_plainly(work, said):
-    try:
-        work()
-    except Exception as error:
-        assert re.search(said, str(error)), str(error)
-        assert RANK == LAST or isinstance(error, DistributedError), repr(error)
-    else:
-        raise AssertionError("nothing was raised")
+    assert "free" in str(found)
+    assert isinstance(found, MemoryBudgetError if RANK == LAST else DistributedError), repr(found)
 
 
 def a_full_disk():
@@ -155,15 +157,10 @@ def a_full_disk():
     if RANK == 0:
         checkpoint.os.fsync = full
     try:
-        fails_at_first = umap(checkpoint_dir=FOLDER / "full", checkpoint_every=3)
-        try:
-            fails_at_first.fit(X)
-        except Exception as error:
-            assert "No space left" in str(error), str(error)
-        else:
-            raise AssertionError("nothing was raised")
+        found = raised(lambda: umap(checkpoint_dir=FOLDER / "full", checkpoint_every=3).fit(X))
     finally:
         checkpoint.os.fsync = kept
+    assert "No space left" in str(found), str(found)
     same(umap().fit_transform(X), alone(umap(), X))
 
 
@@ -193,12 +190,9 @@ def in_the_middle_of_an_exchange():
 def all_at_once():
     bad = X.copy()
     bad[RANK, 0] = numpy.inf
-    try:
-        umap().fit(bad)
-    except InputError as error:
-        assert f"row {RANK}, column 0" in str(error)
-    else:
-        raise AssertionError("nothing was raised")
+    found = raised(lambda: umap().fit(bad))
+    assert isinstance(found, InputError), repr(found)
+    assert f"row {RANK}, column 0" in str(found)
     same(umap().fit_transform(X), alone(umap(), X))
 
 
