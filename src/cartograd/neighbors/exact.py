@@ -14,7 +14,7 @@ import logging
 
 import torch
 
-from cartograd.neighbors import fused
+from cartograd.neighbors import fused, screened
 from cartograd.neighbors.best import SPARE, Best, lowest_by_id
 from cartograd.neighbors.distances import Metric
 from cartograd.neighbors.lists import Entries, Lists
@@ -75,7 +75,9 @@ def search_exactly(
 def _found_by_kernel(
     data: Rows, k: int, metric: Metric, queries: Rows | None, own: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
-    """What `fused.search_fused` finds; None where it does not serve, or its copies of the rows do not fit."""
+    """What kernels find; None where there are none that serve, or copies of the rows do not fit."""
+    if screened.serves(data, k, metric, queries):
+        return screened.search_screened(data, k, metric, own is not None)
     if not fused.serves(data, k, metric, queries):
         return None
     try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from cartograd.neighbors.directions import leading
 from cartograd.neighbors.exact import Found
 from cartograd.neighbors.problem import Problem
 from cartograd.neighbors.rows import Rows
@@ -21,7 +22,6 @@ WIDTH = 192
 WIDE = 2 * WIDTH
 """Rows up to this width are searched as they are: measured, sketches of half their width save nothing."""
 SAMPLE = 1536
-ROUNDS = 2
 TILE = 1024
 FACTORS = (1.2, 1.5, 2.0, 3.0, 4.0, 6.0)
 """How many times the wanted neighbours may be kept as candidates."""
@@ -66,7 +66,7 @@ def sketched(problem: Problem, sample: torch.Tensor, truth: Found) -> Sketch | N
     chosen = torch.randperm(rows.count, generator=problem.generator())[:SAMPLE]
     some = rows.take(chosen)
     mean = some.mean(0)
-    short = _projected(rows, mean, _directions(some - mean, problem.generator()))
+    short = _projected(rows, mean, leading(some - mean, WIDTH, problem.generator()))
     rank = _ranks(short, sample, truth[0])
     for factor in FACTORS:
         count = round(factor * k) + 8
@@ -74,14 +74,6 @@ def sketched(problem: Problem, sample: torch.Tensor, truth: Found) -> Sketch | N
         if lost <= SHARE * (1 - problem.recall):
             return Sketch(short, min(count, rows.count), lost)
     return None
-
-
-def _directions(rows: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """About the leading right singular vectors of centred rows, (d, WIDTH), by a few rounds of subspace iteration."""
-    V = torch.randn(rows.shape[1], WIDTH, generator=generator)
-    for _ in range(ROUNDS):
-        V = torch.linalg.qr(rows.T @ (rows @ V)).Q
-    return V
 
 
 def _projected(rows: Rows, mean: torch.Tensor, V: torch.Tensor) -> torch.Tensor:

@@ -71,6 +71,13 @@ def load(name: str) -> ModuleType:
         return _ready[name]
 
 
+def at_hand(name: str) -> bool:
+    """Whether a module of kernels is there without a compiler's work: loaded, or in the cache on disk."""
+    if name in _ready:
+        return True
+    return cache.kernels_in(cache.expected_folder(), name) == kernels_of(name)
+
+
 def prepare(*names: str) -> threading.Thread:
     """Begin to load modules of kernels in a thread of their own; an error in it is met again by `load`."""
 
