@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import zlib
+from typing import Any
 
+import numpy
 import torch
 
 _WEYL = 0x9E3779B97F4A7C15
@@ -40,7 +42,23 @@ def at(key: int, places: torch.Tensor) -> torch.Tensor:
 
 def hashed(key: int, places: torch.Tensor) -> torch.Tensor:
     """64 random bits for each of these places (int64) of the stream."""
-    return _hash((places + 1).mul_(_signed(_WEYL)).add_(_signed(key)))
+    z = places + 1
+    if z.device.type == "cpu":
+        _hash_array(_unsigned(z), key)
+        return z
+    return _hash(z.mul_(_signed(_WEYL)).add_(_signed(key)))
+
+
+def below(key: int, places: torch.Tensor, high: torch.Tensor | int) -> torch.Tensor:
+    """int64 numbers at these places of the stream, at least 0 and below `high`; off the even by at most high 2^-32."""
+    z = hashed(key, places)
+    if isinstance(high, int) and z.device.type == "cpu":
+        bits = _unsigned(z)
+        bits >>= numpy.uint64(32)
+        bits *= numpy.uint64(high)
+        bits >>= numpy.uint64(32)
+        return z
+    return (z >> 32).bitwise_and_((1 << 32) - 1).mul_(high).bitwise_right_shift_(32)
 
 
 def small_integers(key: int, high: torch.Tensor, shape: tuple[int, int], first: int) -> torch.Tensor:
@@ -93,3 +111,19 @@ def _hash(z: torch.Tensor) -> torch.Tensor:
     z.bitwise_xor_(_shifted(z, 30)).mul_(_signed(_FIRST))
     z.bitwise_xor_(_shifted(z, 27)).mul_(_signed(_SECOND))
     return z.bitwise_xor_(_shifted(z, 31))
+
+
+def _unsigned(z: torch.Tensor) -> Any:
+    """The same numbers for NumPy, whose products of them are three times as fast as torch's."""
+    return z.numpy().view(numpy.uint64)
+
+
+def _hash_array(z: Any, key: int) -> None:
+    """The hash of `key` + z Weyl's number, in place."""
+    z *= numpy.uint64(_WEYL)
+    z += numpy.uint64(key)
+    z ^= z >> numpy.uint64(30)
+    z *= numpy.uint64(_FIRST)
+    z ^= z >> numpy.uint64(27)
+    z *= numpy.uint64(_SECOND)
+    z ^= z >> numpy.uint64(31)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy
 import torch
 
 from cartograd.neighbors import Graph
@@ -47,19 +48,55 @@ class Piece:
 
     def acting(self, step: int) -> torch.Tensor:
         """Which edges of the piece act at this step, (a,) int64, rising."""
-        due = (self._whole_rates * step).bitwise_and_(int(GRID) - 1).add_(self._whole_rates)  # all modulo 2^32
-        return torch.nonzero(due >= int(GRID))[:, 0]
+        if self.rows.device.type == "cpu":  # NumPy finds what is not zero four times as fast
+            rates = self._whole_rates.numpy()
+            due = rates * numpy.int32(step)  # all modulo 2^32
+            due &= numpy.int32(int(GRID) - 1)
+            due += rates
+            return torch.from_numpy(numpy.flatnonzero(due >= numpy.int32(GRID)))
+        moved = (self._whole_rates * step).bitwise_and_(int(GRID) - 1).add_(self._whole_rates)
+        return torch.nonzero(moved >= int(GRID))[:, 0]
 
     @cached_property
     def _whole_rates(self) -> torch.Tensor:
         return (self.rates * GRID).to(torch.int32)
 
-    def row_sums(self, values: torch.Tensor, rows: torch.Tensor, each: int = 1) -> torch.Tensor:
-        """Sums of values (c, a each) by their rows, each from left to right, (stop - start, c).
+    def at(self, step: int) -> Acting:
+        """The edges of the piece that act at this step."""
+        edges = self.acting(step)
+        return Acting(self, edges, self.rows.index_select(0, edges), self.columns.index_select(0, edges))
 
-        `rows` (a,) are rising, and there are `each` values for one of them.
-        """
-        counts = torch.bincount(rows - self.start, minlength=self.stop - self.start) * each
+
+@dataclass(frozen=True)
+class Acting:
+    """The edges of a piece that act at a step.
+
+    Parameters
+    ----------
+    piece : Piece
+        Whose they are.
+    edges : torch.Tensor
+        Which of the piece's, (a,) int64, rising.
+    rows, columns : torch.Tensor
+        Their ends, (a,) int64.
+    """
+
+    piece: Piece
+    edges: torch.Tensor
+    rows: torch.Tensor
+    columns: torch.Tensor
+
+    def numbers(self, each: int) -> torch.Tensor:
+        """A number of its own for each of `each` draws of each edge, (each, a) int64: none is another's at any step."""
+        draws = torch.arange(each, device=self.edges.device)
+        return ((self.piece.first + self.edges) * each)[None, :] + draws[:, None]
+
+    def row_sums(self, values: torch.Tensor) -> torch.Tensor:
+        """Sums of values (c, a) by their rows, each from left to right, (stop - start, c)."""
+        first, count = self.piece.start, self.piece.stop - self.piece.start
+        if values.device.type == "cpu":  # one after the other, at half the time of runs of equal rows
+            return values.new_zeros(len(values), count).index_add_(1, self.rows - first, values).T
+        counts = torch.bincount(self.rows - first, minlength=count)
         offsets = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)]).expand(len(values), -1)
         return torch.segment_reduce(values, "sum", offsets=offsets, axis=1, initial=0.0).T
 

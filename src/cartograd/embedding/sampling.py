@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from cartograd.affinity.counter import hashed, small_integers, stream, uniform
+from cartograd.affinity.counter import below, small_integers, stream, uniform
 from cartograd.errors import OptionError
 from cartograd.neighbors import Graph
 
@@ -78,11 +78,10 @@ class Complement:
 
         By 32 random bits each, so off the even by at most n 2^-32.
         """
-        bits = (hashed(key, counters) >> 32).bitwise_and_((1 << 32) - 1)
         if len(self.keys) == self.n:  # only the row itself is excluded
-            rank = bits.mul_(self.n - 1).bitwise_right_shift_(32)
+            rank = below(key, counters, self.n - 1)
             return rank.add_(rank >= rows)
-        rank = bits.mul_(self.allowed[rows]).bitwise_right_shift_(32)
+        rank = below(key, counters, self.allowed[rows])
         offset = rows * (self.n + 1)
         return rank + torch.searchsorted(self.keys, offset + rank, right=True) - self.indptr[rows]
 

@@ -16,7 +16,7 @@ from cartograd.affinity import UMAPAffinity, checks
 from cartograd.affinity.counter import stream
 from cartograd.affinity.fuzzy import memberships, smooth_distances
 from cartograd.embedding import umap_device, umap_placing, umap_rows
-from cartograd.embedding.edge_clock import Piece, clock
+from cartograd.embedding.edge_clock import Acting, Piece, clock
 from cartograd.embedding.inverse import rows_at
 from cartograd.embedding.kernel_rows import HOOKS, inherited, plain_descent, served
 from cartograd.embedding.labels import intersected, known_labels
@@ -213,19 +213,16 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
 
     def _acting_pairs(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Ends of the edges that act at this step, and rows with their negatives."""
-        acting = [(piece, piece.acting(self._step)) for piece in self._pieces]
-        negatives = [self._negatives(piece, edges) for piece, edges in acting]
-        rows = torch.cat([piece.rows[edges] for piece, edges in acting])
-        columns = torch.cat([piece.columns[edges] for piece, edges in acting])
-        heads = torch.cat([heads for heads, _ in negatives])
-        return rows, columns, heads, torch.cat([others for _, others in negatives])
+        acting = [piece.at(self._step) for piece in self._pieces]
+        rows, columns = (torch.cat([getattr(one, end) for one in acting]) for end in ("rows", "columns"))
+        negatives = [self._negatives(one) for one in acting]
+        heads = torch.cat([one.rows.repeat(len(others)) for one, others in zip(acting, negatives, strict=True)])
+        return rows, columns, heads, torch.cat([others.reshape(-1) for others in negatives])
 
-    def _negatives(self, piece: Piece, edges: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The rows of the acting edges, each as often as it has negatives, and the negatives."""
-        rate = self._rate()
-        numbers = ((piece.first + edges) * rate)[:, None] + torch.arange(rate, device=edges.device)
-        rows = piece.rows.index_select(0, edges).repeat_interleave(rate)
-        return rows, self._complement.draw(rows, numbers.reshape(-1), stream(self._seed, "negatives", self._step))
+    def _negatives(self, acting: Acting) -> torch.Tensor:
+        """The negatives of each acting edge, (rate, a)."""
+        key = stream(self._seed, "negatives", self._step)
+        return self._complement.draw(acting.rows, acting.numbers(self._rate()), key)
 
     def _compute_attractive_loss(self) -> Any:
         rows, columns, _, _ = self._acting_pairs()
@@ -239,31 +236,42 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
         return (torch.log1p(self.a_ * s**self.b_) - torch.log(self.a_ * s**self.b_)).sum()
 
     def _compute_attractive_gradients(self) -> torch.Tensor:
-        return torch.cat([self._pulled(piece, piece.acting(self._step)) for piece in self._pieces])
+        acting = [piece.at(self._step) for piece in self._pieces]
+        return torch.cat([one.row_sums(self._pulled(one, self._own(one))).clamp_(-CLIP, CLIP) for one in acting])
 
     def _compute_repulsive_gradients(self) -> torch.Tensor:
-        return torch.cat([self._pushed(piece, piece.acting(self._step)) for piece in self._pieces])
+        acting = [piece.at(self._step) for piece in self._pieces]
+        return torch.cat([one.row_sums(self._pushed(one, self._own(one))).clamp_(-CLIP, CLIP) for one in acting])
 
-    def _pulled(self, piece: Piece, edges: torch.Tensor) -> torch.Tensor:
-        """The attraction of the rows of a piece. The other end of an edge moves by the edge that leads back."""
-        rows = piece.rows.index_select(0, edges)
-        apart = apart_in(self._layout.T.contiguous(), rows, piece.columns.index_select(0, edges))
-        return piece.row_sums(self._attraction(apart, self.a_, self.b_), rows).clamp_(-CLIP, CLIP)
+    def _own(self, acting: Acting) -> torch.Tensor:
+        """Where the rows of the acting edges are, (c, a)."""
+        return self._layout.T.contiguous().index_select(1, acting.rows)
 
-    def _pushed(self, piece: Piece, edges: torch.Tensor, strength: float = 1.0) -> torch.Tensor:
-        """The repulsion of the rows of a piece from their negatives."""
-        rows, others = self._negatives(piece, edges)
-        forces = self._repulsion(apart_in(self._layout.T.contiguous(), rows, others), self.a_, self.b_, strength)
-        return piece.row_sums(forces, piece.rows.index_select(0, edges), self._rate()).clamp_(-CLIP, CLIP)
+    def _pulled(self, acting: Acting, own: torch.Tensor) -> torch.Tensor:
+        """The attraction of each acting edge, (c, a). Its other end moves by the edge that leads back."""
+        apart = apart_in(self._layout.T.contiguous(), own, acting.columns)
+        return self._attraction(apart, self.a_, self.b_)
+
+    def _pushed(self, acting: Acting, own: torch.Tensor, strength: float = 1.0) -> torch.Tensor:
+        """The repulsion from all negatives of each acting edge, (c, a)."""
+        others = self._negatives(acting)
+        apart = apart_in(self._layout.T.contiguous(), own, others)
+        forces = self._repulsion(apart.flatten(1), self.a_, self.b_, strength).view(apart.shape)
+        total = torch.zeros_like(own)
+        for draw in range(len(others)):
+            total += forces[:, draw]
+        return total
 
     def _gradient(self) -> torch.Tensor:
         if not self._has_closed_form():
             return super()._gradient()
 
         def both(piece: Piece) -> torch.Tensor:
-            edges = piece.acting(self._step)
-            pulled = self._pulled(piece, edges).mul_(self.early_exaggeration_coeff_)
-            return pulled.add_(self._pushed(piece, edges, float(self.repulsion_strength)))
+            acting = piece.at(self._step)
+            own = self._own(acting)
+            forces = [self._pulled(acting, own), self._pushed(acting, own, float(self.repulsion_strength))]
+            pulled, pushed = acting.row_sums(torch.cat(forces)).clamp_(-CLIP, CLIP).tensor_split(2, dim=1)
+            return torch.add(pushed, pulled, alpha=self.early_exaggeration_coeff_)
 
         with torch.no_grad():
             if self._rows is not None:

@@ -23,14 +23,28 @@ def _power(s: torch.Tensor, b: float) -> torch.Tensor:
     return (torch.nn.functional.pad(s, (0, -len(s) % REGISTERS)) ** b)[: len(s)]
 
 
-def apart_in(planes: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-    """Differences (c, m) of points whose coordinates are `planes` (c, n): long rows are faster than short ones."""
-    return torch.stack([plane.index_select(0, rows).sub_(plane.index_select(0, columns)) for plane in planes])
+def apart_in(planes: torch.Tensor, own: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Differences (c, *m) of places `own` (c, a) and points `others` (*m), m ending in a.
+
+    Points are named by their number; their coordinates are `planes` (c, n): long rows are faster than short ones.
+    """
+    found = torch.stack([plane.index_select(0, others.reshape(-1)) for plane in planes]).view(
+        len(planes), *others.shape
+    )
+    return torch.sub(own[:, None, :] if others.dim() == 2 else own, found, out=found)
+
+
+def _squares(apart: torch.Tensor) -> torch.Tensor:
+    """The squared lengths of differences (c, m), (m,)."""
+    total = apart[0].square()
+    for plane in apart[1:]:
+        total = torch.addcmul(total, plane, plane)
+    return total
 
 
 def attraction(apart: torch.Tensor, a: float, b: float, clip: float = CLIP) -> torch.Tensor:
     """Gradients of the attraction of pairs with these differences (c, m)."""
-    s = apart.square().sum(0)
+    s = _squares(apart)
     power = _power(s, b)
     slope = torch.where(s > 0, 2 * a * b * power / (s * (1 + a * power)), 0.0)
     return (slope * apart).clamp_(-clip, clip)
@@ -48,6 +62,8 @@ def repulsion(
 
     They are multiplied by the strength before they are clipped: a strong repulsion reaches farther, and does not burst.
     """
-    s = apart.square().sum(0)
+    s = _squares(apart)
     slope = -2 * b * strength / ((softening + s) * (1 + a * _power(s, b)))
-    return (torch.where(s > 0, slope, 0.0) * apart).clamp_(-clip, clip)
+    if softening == 0:  # otherwise the difference, which is 0, makes it 0
+        slope = torch.where(s > 0, slope, 0.0)
+    return (slope * apart).clamp_(-clip, clip)

@@ -23,10 +23,12 @@ from cartograd.neighbors.workers import spread
 
 log = logging.getLogger("cartograd.neighbors")
 
-LEAST_ROWS, LEAST_WIDTH, MOST = 4000, 256, 1 << 27
-"""Rows and columns from which on, and numbers up to which bounds are tried."""
+LEAST_ROWS, MOST = 4000, 1 << 27
+"""Rows from which on, and numbers up to which bounds are tried."""
 FEW, MORE = 64, 256
 """Directions of the first bound, and of the second: at most half the columns."""
+NARROW = 100
+"""Up to so many columns all of them make the bound."""
 SAMPLE, TRAINED, PIVOTS = 48, 1536, 96
 TILE = 1 << 21
 """Numbers in a tile of bounds, and in a block of rows."""
@@ -43,9 +45,9 @@ Answer = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def serves(data: Rows, k: int, metric: Metric, queries: Rows | None) -> bool:
-    """Whether this search can be made by bounds, with kernels that nobody has to wait for; if not, they are prepared."""
+    """Whether this search can be made by bounds, with kernels that are there already; if not, they are prepared."""
     fits = isinstance(data, TensorRows) and data.device.type == "cpu" and data.dtype == torch.float32
-    large = data.count >= LEAST_ROWS and data.width >= LEAST_WIDTH and data.count * data.width <= MOST
+    large = data.count >= LEAST_ROWS and data.count * data.width <= MOST
     if not (fits and large and queries is None and k <= data.count // 20 and metric.name in PRODUCT_METRICS):
         return False
     if cpu.at_hand("screening"):
@@ -130,8 +132,9 @@ def _bounds(rows: torch.Tensor, k: int) -> Bounds | None:
     n, d = rows.shape
     some = rows[:: max(1, n // TRAINED)]
     centre = some.mean(0)
-    V = leading(some - centre, min(MORE, d // 2), torch.Generator().manual_seed(0))
-    if not _worthwhile(rows, centre, V, k):
+    few = FEW if d > NARROW else d
+    V = leading(some - centre, min(MORE, d // 2), torch.Generator().manual_seed(0)) if few < d else torch.eye(d)
+    if few < d and not _worthwhile(rows, centre, V, k):
         return None
     short, slack = torch.empty(n, V.shape[1]), torch.empty(n)
 
@@ -143,10 +146,10 @@ def _bounds(rows: torch.Tensor, k: int) -> Bounds | None:
 
     for _ in spread(part, range(0, n, max(16, TILE // d))):
         pass
-    pivots = short[:: max(1, n // PIVOTS), :FEW]
-    order = torch.argsort(torch.cdist(short[:, :FEW], pivots).argmin(1), stable=True)
+    pivots = short[:: max(1, n // PIVOTS), :few]
+    order = torch.argsort(torch.cdist(short[:, :few], pivots).argmin(1), stable=True)
     short = short[order]
-    return Bounds(order, rows[order], short[:, :FEW].contiguous(), short[:, FEW:].contiguous(), slack[order])
+    return Bounds(order, rows[order], short[:, :few].contiguous(), short[:, few:].contiguous(), slack[order])
 
 
 def _worthwhile(rows: torch.Tensor, centre: torch.Tensor, V: torch.Tensor, k: int) -> bool:

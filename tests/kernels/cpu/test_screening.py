@@ -11,7 +11,7 @@ def kernels():
     return load("screening")
 
 
-@pytest.mark.parametrize("least, wanted", [(2.5, True), (3.0, True), (3.1, False)])
+@pytest.mark.parametrize(("least", "wanted"), [(2.5, True), (3.0, True), (3.1, False)])
 @pytest.mark.parametrize("at", [0, 7, 16])
 def test_reaches(kernels, least, wanted, at):
     values = np.zeros(17, np.float32)
@@ -32,7 +32,8 @@ def test_lowest(kernels, own):
 def test_fewer_than_wanted(kernels):
     bound, near = np.empty(5, np.float32), np.empty(5, np.int32)
     kernels.lowest(np.float32([1, 2, 3]), np.float32(9), 1, bound, near)
-    assert near.tolist() == [2, 0, -1, -1, -1] and np.isinf(bound[2:]).all()
+    assert near.tolist() == [2, 0, -1, -1, -1]
+    assert np.isinf(bound[2:]).all()
 
 
 def test_nearest(kernels):
@@ -52,4 +53,5 @@ def test_nearest(kernels):
     apart[np.arange(50), np.arange(first, first + 50)] = np.inf
     np.testing.assert_array_equal(ids[first : first + 50, :k], np.argsort(apart, 1)[:, :k])
     np.testing.assert_allclose(value[first : first + 50, :k], np.sort(apart, 1)[:, :k], rtol=1e-5)
-    assert not value[:first].any() and not value[first + 50 :].any()
+    assert not value[:first].any()
+    assert not value[first + 50 :].any()

@@ -1,4 +1,4 @@
-"""Exact neighbours from lower bounds: a row is measured in full only where its bound says that it may be near enough."""
+"""Exact neighbours from lower bounds: a pair is measured in full where its bound says that it may be near enough."""
 
 from __future__ import annotations
 
