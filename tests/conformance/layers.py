@@ -229,7 +229,11 @@ LOSSES = {
     "CrossEntropyLoss": Case(lambda: nn.CrossEntropyLoss(torch.rand(4)), lambda: (r(3, 4), INDEX)),
     "CrossEntropyLoss.smooth": Case(lambda: nn.CrossEntropyLoss(label_smoothing=0.1), lambda: (r(3, 4), INDEX)),
     "CrossEntropyLoss.soft": Case(nn.CrossEntropyLoss, on((3, 4), (3, 4))),
-    "LinearCrossEntropyLoss": Case(lambda: nn.LinearCrossEntropyLoss(5, 4), lambda: (r(3, 5), INDEX)),
+    **(
+        {"LinearCrossEntropyLoss": Case(lambda: nn.LinearCrossEntropyLoss(5, 4), lambda: (r(3, 5), INDEX))}
+        if hasattr(nn, "LinearCrossEntropyLoss")  # not before torch 2.12
+        else {}
+    ),
     "NLLLoss": Case(nn.NLLLoss, lambda: (r(3, 4), INDEX)),
     "BCELoss": Case(nn.BCELoss, on((3, 4), (3, 4), low=0.1, high=0.9)),
     "BCEWithLogitsLoss": Case(lambda: nn.BCEWithLogitsLoss(pos_weight=torch.rand(4)), on((3, 4), (3, 4), low=0.1)),

@@ -23,6 +23,7 @@ print(bytes_of("VmHWM") - before, model.report_["memory_estimate"])
 """
 
 
+@pytest.mark.cpu
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 @pytest.mark.parametrize(
     ("name", "n", "d"),

@@ -63,7 +63,7 @@ def test_layout_is_that_of_least_squares():
     placed, _ = smacof(
         D, n_components=2, init=model.embedding_, n_init=1, max_iter=300, eps=1e-9, normalized_stress=False
     )
-    reached = stress_and_gradient(model.affinity_in_, torch.from_numpy(placed))[0]
+    reached = stress_and_gradient(model.affinity_in_, torch.from_numpy(placed).to(model.affinity_in_.device))[0]
     assert model.loss_[-1] <= reached * 1.001  # majorisation from there finds nothing better
     assert model.loss_[-1] < 0.25
     assert trustworthiness(DIGITS, model.embedding_, k=10) > 0.85

@@ -51,6 +51,7 @@ def test_tsne_by_a_grid_and_by_all_pairs_reach_the_same_divergence(cuda_device):
 
 def test_auto_takes_many_rows_to_the_card_and_answers_where_they_came_from(cuda_device, caplog, monkeypatch):
     monkeypatch.setattr(device_choice, "ROWS", 1000)
+    monkeypatch.delenv("CARTOGRAD_DEVICE", raising=False)
     X = rows(2000).numpy()
     with caplog.at_level(logging.INFO, logger="cartograd.embedding"):
         model = cartograd.UMAP(15, max_iter=20).fit(X)

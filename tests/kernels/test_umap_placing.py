@@ -8,6 +8,8 @@ from cartograd import UMAP
 from cartograd.embedding import umap_placing
 from cartograd.kernels import cpu
 
+pytestmark = pytest.mark.cpu
+
 DRAWS = numpy.random.RandomState(0)
 CENTRES = DRAWS.randn(12, 8) * 3
 ROWS = (CENTRES[DRAWS.randint(12, size=4300)] + DRAWS.randn(4300, 8)).astype("float32")

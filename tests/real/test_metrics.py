@@ -58,6 +58,7 @@ def test_one_neighbour_finds_the_class_as_often_as_the_data_set_says():
     assert 0.78 < knn_label_accuracy(X, y, k=1) < 0.85  # 0.850 among all 70,000
 
 
+@pytest.mark.cpu
 @linux
 def test_trustworthiness_of_20000_in_a_third_of_a_matrix_of_all_pairs():
     score, peak = score_and_peak(20_000)

@@ -19,7 +19,7 @@ from cartograd.embedding import parametric_checkpoint as files
 from cartograd.embedding.loop import _NoBar
 from cartograd.embedding.optimisers import make_optimiser
 from cartograd.embedding.parametric_batches import Objective
-from cartograd.embedding.parametric_network import Network
+from cartograd.embedding.parametric_network import Network, steady
 from cartograd.embedding.parametric_options import EncoderTraining, Progress
 from cartograd.engine import Tensor, recording
 from cartograd.errors import DivergedError
@@ -80,7 +80,7 @@ class Training:
         """Train until the epochs are over or something ends it; the network has the best weights then."""
         stopped = "interrupted"
         bar = self._bar()
-        with own_draws_given_back(self.network):
+        with own_draws_given_back(self.network), steady(self.network.centre_in.device):
             try:
                 in_time = self._resumed() or self._warm_start()
                 stopped = self._epochs(bar) if in_time else "timeout"

@@ -10,11 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from cartograd.engine.accumulate import raw
 from cartograd.engine.tensor import Tensor as Recorded
 from cartograd.errors import InputError
+from cartograd.kernels import gpu
 from cartograd.nn import mamba3_arguments as check
 from cartograd.nn.placement import on_engine_of
-from cartograd.nn.rotation import rotate, running_angles
+from cartograd.nn.rotation import running_angles, turned
 from cartograd.nn.trapezoid import FORMULATIONS, Terms, chunked_scan, one_step
 from cartograd.ops.ssd import as_recorded
 
@@ -244,31 +246,33 @@ class Mamba3(nn.Module):
         """Everything around the recurrence, which `forward` and `step` differ in."""
         parts = self._project(u)
         theta = running_angles(parts.increments, cache.theta)
-        cos, sin = torch.cos(theta), torch.sin(theta)
-        B, C = (rotate(one, cos, sin, self.pairing) for one in (parts.B, parts.C))
+        B, C = (
+            turned(rows, bias, theta, self.pairing) for rows, bias in ((parts.B, self.B_bias), (parts.C, self.C_bias))
+        )
         X, X_last = self._by_rank(parts.x, self.mimo_x), self._by_rank(cache.x_last.unsqueeze(1), self.mimo_x)
         gamma, nu = parts.lam * parts.dt, (1 - parts.lam) * parts.dt
-        terms = Terms(X, B, C, parts.da, gamma, nu, X_last.squeeze(1), cache.B_last, cache.state)
+        terms = Terms(X.to(B.dtype), B, C, parts.da, gamma, nu, X_last.squeeze(1), cache.B_last, cache.state)
         y, state = recurrence(terms)
-        y = y + on_engine_of(y, self.D).unsqueeze(-1) * X
-        return self._gated(y, parts.z, u.dtype), Mamba3Cache(state, B[:, -1], parts.x[:, -1], theta[:, -1])
+        y = _wide(y) + on_engine_of(y, self.D).unsqueeze(-1) * X
+        return self._gated(y, parts.z, u.dtype), Mamba3Cache(state, _wide(B[:, -1]), parts.x[:, -1], theta[:, -1])
 
     def _project(self, u: Any) -> Parts:
         """Steps 1 to 6 of the block: everything of a token that does not depend on others."""
         z, x, B, C, dt, a, lam, angles = self.in_proj(u).split(self.split, -1)
         z, x = (_wide(one).unflatten(-1, (self.nheads, self.headdim)) for one in (z, x))
-        B = self._keys(B, self.B_norm, self.B_bias)
-        C = self._keys(C, self.C_norm, self.C_bias)
+        B, C = self._keys(B, self.B_norm), self._keys(C, self.C_norm)
         dt = F.softplus(_wide(dt) + self.dt_bias)
         decay = ACTIVATIONS[self.a_activation](_wide(a)).clamp_min(self.a_floor)
         turns = dt.unsqueeze(-1) * (self.angle_bound * math.pi * torch.tanh(_wide(angles))).unsqueeze(2)
         return Parts(z, x, B, C, dt, -dt * decay, torch.sigmoid(_wide(lam)), turns)
 
-    def _keys(self, flat: Any, norm: nn.Module, bias: nn.Parameter) -> Any:
-        """Keys or queries of every head, (b, t, m, h, r): normalised, spread from groups to heads, biased."""
+    def _keys(self, flat: Any, norm: nn.Module) -> Any:
+        """Keys or queries of every group, (b, t, m, g, r), normalised.
+
+        Kernels multiply half precision as it is and sum in float32; without them everything is float32.
+        """
         rows = norm(flat.unflatten(-1, (self.mimo_rank, self.ngroups, self.d_state)))
-        each = rows.unsqueeze(4).expand(-1, -1, -1, -1, self.nheads // self.ngroups, -1).flatten(3, 4)
-        return _wide(each) + on_engine_of(each, bias).transpose(0, 1)
+        return rows if self.algorithm == "recompute" and gpu.served(raw(rows)) else _wide(rows)
 
     def _by_rank(self, rows: Any, weight: nn.Parameter | None) -> Any:
         """(b, t, h, p) as (b, t, m, h, p)."""

@@ -6,10 +6,13 @@ import math
 from typing import Any
 
 import torch
+from torch import nn
 
 from cartograd.engine.accumulate import raw
+from cartograd.engine.tensor import Tensor as Recorded
+from cartograd.ops.rotary import turned_keys
 
-PAIRINGS = ("adjacent", "halves")
+_torch_turned = turned_keys.as_torch()
 
 
 def running_angles(increments: Any, start: Any) -> Any:
@@ -35,28 +38,18 @@ def without_turns(angle: Any) -> Any:
     return angle - 2 * math.pi * turns
 
 
-def rotate(rows: Any, cos: Any, sin: Any, pairing: str = "adjacent") -> Any:
-    """Turn pairs (u, w) of channels: (cos u - sin w, sin u + cos w). Channels without an angle stay.
+def turned(rows: Any, bias: nn.Parameter, theta: Any, pairing: str) -> Any:
+    """Keys or queries of every head, (b, t, m, h, r): a group's rows, biased and turned; see `ops.rotary`.
 
     Parameters
     ----------
-    rows : Tensor, (b, t, m, h, r)
-        What is turned, every rank m alike.
-    cos, sin : Tensor, (b, t, h, a)
-        Of one angle for each of the first a pairs.
-    pairing : str, default="adjacent"
+    rows : Tensor, (b, t, m, g, r)
+        Of every group.
+    bias : nn.Parameter, (h, m, r)
+        Of every head.
+    theta : Tensor, (b, t, h, a)
+        The angle of each of the first a pairs of channels.
+    pairing : str
         "adjacent" pairs channels 2j and 2j + 1, "halves" pairs j and j + r // 2.
     """
-    count = cos.shape[-1]
-    if count == 0:
-        return rows
-    cos, sin = cos.unsqueeze(2), sin.unsqueeze(2)
-    if pairing == "halves":
-        half = rows.shape[-1] // 2
-        u, w = rows[..., :count], rows[..., half : half + count]
-        turned = [cos * u - sin * w, rows[..., count:half], sin * u + cos * w, rows[..., half + count :]]
-    else:
-        pairs = rows[..., : 2 * count].unflatten(-1, (count, 2))
-        u, w = pairs[..., 0], pairs[..., 1]
-        turned = [torch.stack([cos * u - sin * w, sin * u + cos * w], -1).flatten(-2), rows[..., 2 * count :]]
-    return torch.cat(turned, -1)
+    return (turned_keys if type(rows) is Recorded else _torch_turned)(rows, bias, theta, pairing)

@@ -39,6 +39,7 @@ from cartograd.ops import ranking as ranking
 from cartograd.ops import rearrange as rearrange
 from cartograd.ops import recurrent as recurrent
 from cartograd.ops import reduce as reduce
+from cartograd.ops import rotary as rotary
 from cartograd.ops import sampling as sampling
 from cartograd.ops import scan as scan
 from cartograd.ops import scatter as scatter

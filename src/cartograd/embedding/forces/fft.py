@@ -113,6 +113,8 @@ class FFTRepulsion:
         Where the map is so wide that the grid would not fit (`LARGEST`), they are computed exactly, and the log says
         so. Of a map that is not finite they are not numbers.
         """
+        if len(Z) == 1 and self.part is None:  # alone: what the grid's rounding leaves must not be taken for a force
+            return Z.new_zeros(1, dtype=torch.float64), torch.zeros_like(Z)
         low, extents = _box(Z, 0.0)
         if not all(map(math.isfinite, extents)):
             own = Z if self.part is None else Z[self.part.own]
