@@ -1,10 +1,11 @@
 """Every claim about the GPU: seconds, quality, peak memory, and how near each kernel comes to the card's limits.
 
-    python benchmarks/gpu.py [--data FOLDER] [--only umap,tsne,search,kernels,methods,ssd] [--rows 70000]
+    python benchmarks/gpu.py [--data FOLDER] [--only umap,tsne,search,kernels,methods,large,torchdr,ssd] [--rows 70000]
 
 The first lines measure the card: a large copy, a large product. Fits run twice on data already on the GPU, and the
 second is timed; the first, which compiles what it needs, is in the last column. Trustworthiness and recall are of 2,000
-rows among all. The rows of `benchmarks/gpu_ssd.py` follow.
+rows among all. TorchDR runs in the same process where it can be imported. The rows of `benchmarks/gpu_large.py` and
+`benchmarks/gpu_ssd.py` follow.
 """
 
 import argparse
@@ -179,19 +180,42 @@ def clusters(n, d, seed=0):
     return rows + 0.1 * torch.randn(n, d, device=CARD, generator=generator), label
 
 
-def ssd_rows():
-    path = HERE / "gpu_ssd.py"
-    if path.exists():
-        spec = importlib.util.spec_from_file_location("gpu_ssd", path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        module.main()
+def beside(name):
+    """Another benchmark of this folder."""
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def peer_rows(X, y):
+    """TorchDR's UMAP and t-SNE, from plain torch, at the settings of ours above."""
+    try:
+        import torchdr
+    except ImportError as error:
+        say("TorchDR", "not run", str(error))
+        return
+    options = {"device": "cuda", "backend": None, "random_state": 0}
+
+    def peer(name, make, ours, rows):
+        Z, taken, memory = seconds(lambda: make().fit_transform(X[:rows]))
+        _, first, _ = seconds(lambda: ours().fit_transform(X[:rows]))
+        _, mine, least = seconds(lambda: ours().fit_transform(X[:rows]))
+        say(name, f"{taken:.3f} s", quality(X[:rows], Z, y), memory,
+            f"ours {mine:.3f} s, {taken / mine:.0f} times as fast, {least:.2f} GiB")  # fmt: skip
+
+    peer(f"TorchDR {torchdr.__version__} UMAP 40000 x 784, 500 steps",
+         lambda: torchdr.UMAP(n_neighbors=15, max_iter=500, **options),
+         lambda: cartograd.UMAP(15, max_iter=500), 40_000)  # fmt: skip
+    peer(f"TorchDR {torchdr.__version__} TSNE 10000 x 784, 1000 steps",
+         lambda: torchdr.TSNE(max_iter=1000, **options),
+         lambda: cartograd.TSNE(method="exact", max_iter=1000), 10_000)  # fmt: skip
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--only", default="search,kernels,umap,tsne,methods,ssd")
+    parser.add_argument("--only", default="search,kernels,umap,tsne,methods,torchdr,large,ssd")
     parser.add_argument("--rows", type=int, default=70_000)
     options = parser.parse_args()
     wanted = options.only.split(",")
@@ -224,8 +248,13 @@ def main():
     if "methods" in wanted:
         for method in (cartograd.PACMAP, cartograd.LargeVis, cartograd.InfoTSNE):
             fit_row(f"{method.__name__} {n} x 784, defaults", method, X, y)
+    if "torchdr" in wanted:
+        peer_rows(X, y)
+    del X, y
+    if "large" in wanted:
+        beside("gpu_large").main(["--rows", "3000000"])
     if "ssd" in wanted:
-        ssd_rows()
+        beside("gpu_ssd").main()
 
 
 if __name__ == "__main__":

@@ -84,18 +84,18 @@ def repulsion(n=40_000):
     print(f"the same by tiles in torch: {taken * 1e3:.2f} ms", flush=True)
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default="1000000,3000000")
     parser.add_argument("--cells-only", default="10000000")
     parser.add_argument("--joins", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="    [%(relativeCreated)d ms] %(message)s")
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}, "
           f"Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}", flush=True)  # fmt: skip
     repulsion()
     searches(100_000, True, False)
-    for n in options.rows.split(","):
+    for n in filter(None, options.rows.split(",")):
         searches(int(n), True, False)
     for n in filter(None, options.cells_only.split(",")):
         searches(int(n), False, False)

@@ -18,7 +18,9 @@ import torch
 import triton
 from triton.testing import do_bench
 
+from cartograd.nn import Mamba3
 from cartograd.ops import ssd_recompute, ssd_trapezoid
+from cartograd.ops.rotary import turned_keys
 
 BATCH, STEPS, HEADS, P, R = 8, 2048, 32, 64, 128
 TARGETS = {"forward": 200.0, "backward": 500.0}
@@ -103,6 +105,32 @@ def show(title: str, dtype: torch.dtype, ranks: int, groups: int, calls: int, li
         )
 
 
+def rotation(limits: tuple[float, float]) -> None:
+    """Keys of one group spread to all heads, biased and turned, 32 angles of each."""
+    rows = torch.randn(BATCH, STEPS, 1, 1, R, device="cuda", dtype=torch.bfloat16)
+    bias, theta = torch.ones(HEADS, 1, R, device="cuda"), torch.randn(BATCH, STEPS, HEADS, R // 4, device="cuda")
+    out = turned_keys.forward(rows, bias, theta, "adjacent")
+    moved = {"forward": out.nbytes + theta.nbytes, "backward": out.nbytes + 2 * theta.nbytes}
+    runs = {
+        "forward": lambda: turned_keys.forward(rows, bias, theta, "adjacent"),
+        "backward": lambda: turned_keys.rules[0].function(out, rows, bias, theta, "adjacent"),
+    }
+    for direction, run in runs.items():
+        time = microseconds(run)
+        with mock.patch("cartograd.ops.rotary._kernels", return_value=None):
+            plain = microseconds(run)
+        share = moved[direction] / time * 1e6 / limits[0]
+        print(f"| keys turned | {direction} | {time:.0f} | {plain:.0f} | {plain / time:.1f} | {share:.2f} | - | - |")
+
+
+def block(dtype: torch.dtype) -> None:
+    """A whole block of width 1,024, projections and all."""
+    module = Mamba3(1024).cuda().to(dtype)
+    u = torch.randn(BATCH, STEPS, 1024, device="cuda", dtype=dtype)
+    print(f"a block in {dtype}: forward {microseconds(lambda: module(u)) / 1e3:.2f} ms, forward and backward "
+          f"{microseconds(lambda: module(u).sum().backward()) / 1e3:.2f} ms", flush=True)  # fmt: skip
+
+
 def main() -> None:
     limits = ceilings()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}")
@@ -119,6 +147,9 @@ def main() -> None:
     show("float32, one group, one call", torch.float32, 1, 1, 1, limits)
     show("float32, B and C of every head, one call", torch.float32, 1, HEADS, 1, limits)
     show("the same, double in one pass", torch.float32, 1, HEADS, 0, limits)
+    rotation(limits)
+    for dtype in (torch.bfloat16, torch.float32):
+        block(dtype)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Keys spread to heads, biased and turned: complex numbers and torch's autograd say what is right, also of the kernel."""
+"""Keys spread to heads, biased and turned: complex numbers and torch's autograd say what is right, the kernel too."""
 
 import pytest
 import torch
