@@ -53,3 +53,13 @@ def test_rows_in_all_forms(launch, tmp_path, processes):
 )
 def test_errors_of_one_reach_all(launch, tmp_path, processes):
     all_well(launch("failures.py", processes, tmp_path))
+
+
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_encoders(launch, tmp_path, processes):
+    all_well(launch("encoders.py", processes, tmp_path))
+
+
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_groups_and_bytes(launch, tmp_path, processes):
+    all_well(launch("groups.py", processes, tmp_path))

@@ -12,6 +12,7 @@ import torch
 
 import cartograd
 from cartograd.distributed import checkpoint
+from cartograd.embedding.parametric_options import EncoderTraining
 from cartograd.errors import DataFileError, FileAccessError, InputError, OptionError, UnsupportedError
 
 X = numpy.random.RandomState(0).rand(150, 6).astype("float32")
@@ -250,10 +251,57 @@ class Rate:
         return 0.99**step
 
 
+def encoder(folder, **options):
+    usual = {"n_neighbors": 8, "encoder": "mlp", "hidden_sizes": (8,), "n_epochs": 12, "random_state": 0}
+    training = EncoderTraining(checkpoint_every=4)
+    return cartograd.UMAP(**{**usual, "training": training, "checkpoint_dir": folder, "batch_size": 50, **options})
+
+
 def test_the_checkpoints_of_an_encoder(tmp_path):
-    options = {"n_neighbors": 8, "encoder": "mlp", "hidden_sizes": (8,), "n_epochs": 12, "random_state": 0}
-    whole = cartograd.UMAP(**options).fit_transform(X)
-    cartograd.UMAP(**options, checkpoint_dir=tmp_path).fit(X)
-    assert [path.name for path in tmp_path.iterdir()] == ["encoder.safetensors"]
-    again = cartograd.UMAP(**options, checkpoint_dir=tmp_path, resume=True).fit_transform(X)
-    numpy.testing.assert_array_equal(again, whole)
+    """As those of a layout: the last two are kept, and one that is damaged gives way to the one before."""
+    whole = encoder(None).fit_transform(X)
+    encoder(tmp_path).fit(X)
+    steps = 12 * 3  # batches of 64 rows
+    names = [path.name for path in sorted(tmp_path.iterdir())]
+    assert names == [f"step-{step:010d}.safetensors" for step in (steps * 2 // 3, steps)]
+    damage(tmp_path / names[1], "middle")
+    again = encoder(tmp_path, resume=True).fit(X)
+    numpy.testing.assert_array_equal(again.embedding_, whole)
+    assert len(again.loss_) == 12
+    with pytest.raises(InputError, match="checkpoints of another fit: the parameter n_neighbors"):
+        encoder(tmp_path, resume=True, n_neighbors=9).fit(X)
+    with pytest.raises(InputError, match="checkpoints of another fit"):
+        umap(tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_middle_of_an_epoch(tmp_path, number):
+    whole = encoder(None).fit(X)
+
+    class Asked(cartograd.UMAP):
+        def _batch_attraction(self, s):
+            if self.n_iter_ == 16:
+                os.kill(os.getpid(), number)
+            return super()._batch_attraction(s)
+
+    Asked.__name__ = "UMAP"
+    stopped = Asked(**encoder(tmp_path).get_params(deep=False))
+    if number == signal.SIGTERM:
+        with pytest.raises(SystemExit) as end:
+            stopped.fit(X)
+        assert end.value.code == 143
+    else:
+        with pytest.warns(RuntimeWarning, match="interrupted in epoch 6 of 12"):
+            stopped.fit(X)
+    assert sorted(path.name for path in tmp_path.iterdir())[-1] == "step-0000000017.safetensors"
+    again = encoder(tmp_path, resume=True).fit(X)
+    numpy.testing.assert_array_equal(again.embedding_, whole.embedding_)
+    assert again.loss_ == whole.loss_
+
+
+def test_a_training_that_patience_ended_is_not_begun_again(tmp_path):
+    first = encoder(tmp_path, min_desired_loss=1e9).fit(X)
+    again = encoder(tmp_path, min_desired_loss=1e9, resume=True).fit(X)
+    assert first.report_["stopped"] == again.report_["stopped"] == "min_desired_loss"
+    assert first.report_["epochs"] == again.report_["epochs"] == 1
+    numpy.testing.assert_array_equal(again.embedding_, first.embedding_)

@@ -72,7 +72,8 @@ class SharedGradients:
     @contextlib.contextmanager
     def summed(self) -> Iterator[None]:
         """A backward pass; when the block ends, gradients are sums over all processes."""
-        self.ranks.agree("gradients of a step", len(self.buckets))
+        told = self.ranks.agree("gradients of a step", len(self.buckets), self.ranks.asked.number)
+        self.ranks.heard = max(signal for _, signal in told)
         for bucket in self.buckets:
             bucket.missing, bucket.sent = len(bucket.weights), None
         hooks = [
@@ -81,16 +82,25 @@ class SharedGradients:
         self._next = 0
         try:
             yield
-        finally:
+        finally:  # where the pass has failed here, too: the others wait for every bucket, and are told afterwards
             for hook in hooks:
                 hook.remove()
-        self.early += self._next
-        self._send(len(self.buckets))
+            self.early += self._next
+            self._send(len(self.buckets))
+            self._take_all_back()
+
+    def _take_all_back(self) -> None:
         for bucket in self.buckets:
             assert bucket.sent is not None
             flat, work = bucket.sent
             self.ranks.finish(work)
             bucket.take_back(flat)
+
+    def like_first(self, buffers: Iterable[torch.Tensor]) -> None:
+        """Give all processes the first one's buffers, such as running means, which each has found from its own rows."""
+        with torch.no_grad():
+            for number, one in enumerate(buffers):
+                one.copy_(self.ranks.from_first(one, f"buffer {number}"))
 
     def _arrived(self, weight: Any) -> None:
         bucket = self._of[id(weight)]

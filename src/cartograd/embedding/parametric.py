@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -117,10 +116,7 @@ class Parametric(NeighborEmbedding):
             )
 
     def _options(self) -> EncoderTraining:
-        options = EncoderTraining() if self.training is None else self.training
-        if self.checkpoint_dir is None or options.checkpoint is not None:
-            return options
-        return replace(options, checkpoint=Path(self.checkpoint_dir) / "encoder.safetensors", resume=self.resume)
+        return EncoderTraining() if self.training is None else self.training
 
     def _is_trained(self) -> bool:
         return self.encoder is not None or self.decoder is not None

@@ -15,10 +15,10 @@ import torch
 
 from cartograd.affinity.counter import integers, stream
 from cartograd.distributed.gradients import SharedGradients
-from cartograd.embedding import parametric_checkpoint as files
 from cartograd.embedding.loop import _NoBar
 from cartograd.embedding.optimisers import make_optimiser
 from cartograd.embedding.parametric_batches import Objective
+from cartograd.embedding.parametric_keeping import TrainingKeeper, kept_training, restore_draws
 from cartograd.embedding.parametric_network import Network, steady
 from cartograd.embedding.parametric_options import EncoderTraining, Progress
 from cartograd.engine import Tensor, recording
@@ -71,6 +71,9 @@ class Training:
         ranks = self.model._ranks
         self.shared = None if ranks is None else SharedGradients(ranks, parameters)
         self.kept = self.network.copied_weights()
+        self.total = self._nothing()
+        self.over: str | None = None
+        self.draws: dict[str, torch.Tensor] = {}
         self._began = time.monotonic()
         self._looked = 0
 
@@ -82,8 +85,9 @@ class Training:
         bar = self._bar()
         with own_draws_given_back(self.network), steady(self.network.centre_in.device):
             try:
-                in_time = self._resumed() or self._warm_start()
-                stopped = self._epochs(bar) if in_time else "timeout"
+                with kept_training(self) as keeper:
+                    in_time = keeper.resumed() or self._warm_start(keeper)
+                    stopped = self.over or (self._epochs(bar, keeper) if in_time else "timeout")
             except KeyboardInterrupt:
                 message = f"interrupted in epoch {self.epoch + 1} of {self.epochs}: the best weights so far are kept"
                 warnings.warn(message, RuntimeWarning, stacklevel=2)
@@ -96,11 +100,11 @@ class Training:
         self.model.report_.update(stopped=stopped, epochs=self.epoch, best_epoch=self.best_epoch)
         log.info("training ended after %d epochs (%s), loss %.4g", self.epoch, stopped, self.best)
 
-    def _epochs(self, bar: Any) -> str:
+    def _epochs(self, bar: Any, keeper: TrainingKeeper) -> str:
         """Epoch after epoch; why it ended."""
         while self.epoch < self.epochs:
             began = time.monotonic()
-            loss = self._one_epoch()
+            loss = self._one_epoch(keeper)
             if loss is None:
                 return "timeout"
             if not math.isfinite(loss):
@@ -110,29 +114,41 @@ class Training:
             bar.update()
             reason = self._reason_to_stop(loss, time.monotonic() - began)
             if reason is not None or self.epoch == self.epochs or self.epoch % self.options.checkpoint_every == 0:
-                self._save()
+                keeper.save(reason)
             if reason is not None:
                 return reason
+            if keeper.stops() and self.epoch < self.epochs:
+                keeper.leave()
             if self.options.cooldown:
                 time.sleep(self.options.cooldown)
         return "epochs"
 
-    def _one_epoch(self) -> float | None:
+    def _one_epoch(self, keeper: TrainingKeeper) -> float | None:
         """The mean loss of an epoch's steps; None where the time is over."""
         self._seed_draws(self.epoch + 1)
+        restore_draws(self.draws, self.network.centre_in.device)  # of an epoch that was interrupted
+        self.draws = {}
         self.network.module.train()
-        total = torch.zeros((), dtype=torch.float64, device=self.network.centre_in.device)
-        for step in range(self.epoch * self.steps_per_epoch, (self.epoch + 1) * self.steps_per_epoch):
+        stop = (self.epoch + 1) * self.steps_per_epoch
+        for step in range(self.model.n_iter_, stop):
             progress = step / (self.epochs * self.steps_per_epoch)
             for group in self.optimiser.param_groups:
                 group["lr"] = self.options.learning_rate * (1 - progress)
             ids = self.objective.draw(step)
-            total += self._step(ids, lambda Z: self.objective.loss(Z, progress))
+            self.total += self._step(ids, lambda Z: self.objective.loss(Z, progress))
             self.model.n_iter_ += 1
             if self._time_is_over():
                 return None
+            if step + 1 < stop and keeper.stops():
+                keeper.leave()
         self.epoch += 1
-        return float(total) / self.steps_per_epoch
+        if self.shared is not None:
+            self.shared.like_first(self.network.module.buffers())
+        mean, self.total = float(self.total) / self.steps_per_epoch, self._nothing()
+        return mean
+
+    def _nothing(self) -> torch.Tensor:
+        return torch.zeros((), dtype=torch.float64, device=self.network.centre_in.device)
 
     def _time_is_over(self) -> bool:
         """Whether the time is over; where several processes train, in any of them."""
@@ -176,7 +192,7 @@ class Training:
         self.optimiser.step()
         return loss.data.detach().to(torch.float64)
 
-    def _warm_start(self) -> bool:
+    def _warm_start(self, keeper: TrainingKeeper) -> bool:
         """Learn the start of the map, scaled to a first coordinate of variance 1; False where the time is over."""
         if self.options.warm_start_epochs == 0:
             return True
@@ -188,6 +204,8 @@ class Training:
         for step in range(max(FEWEST_WARM_STEPS, self.options.warm_start_epochs * self.steps_per_epoch)):
             ids = integers(stream(self.model._seed, "warm start", step), len(target), (size,), target.device)
             self._step(ids, lambda Z, ids=ids: ((Z - target[ids]) ** 2).mean())
+            if keeper.stops():
+                keeper.asked.leave()  # there is nothing to keep yet
             if self._time_is_over():
                 return False
         self.optimiser.state.clear()  # moments of another loss
@@ -225,7 +243,10 @@ class Training:
             self._looked = self.model.n_iter_
             places = self.model._shown(self.network.of(self.model._source.rows))
             answers += [callback(self.model.n_iter_, places, loss) for callback in self.model.callbacks]
-        return any(answer is True for answer in answers)
+        told = any(answer is True for answer in answers)
+        if self.shared is None:
+            return told
+        return any(one for (one,) in self.shared.ranks.agree("callbacks of a training", int(told)))
 
     def _not_finite(self) -> str:
         message = f"the loss of epoch {self.epoch} is NaN or infinite; use a smaller learning rate than "
@@ -246,55 +267,6 @@ class Training:
         from tqdm.auto import tqdm
 
         return tqdm(total=self.epochs, desc=f"{type(self.model).__name__} encoder", disable=None, leave=False)
-
-    # files
-
-    def _facts(self) -> dict[str, Any]:
-        """What must be the same for a training to go on."""
-        model, network = self.model, self.network
-        kind = network.kind if isinstance(network.kind, str) else type(network.kind).__name__
-        shapes = {name: list(one.shape) for name, one in network.module.state_dict().items()}
-        return {
-            "method": type(model).__name__,
-            "rows": model._source.n,
-            "encoder": kind,
-            "shapes": shapes,
-            "seed": model._seed,
-            "steps of an epoch": self.steps_per_epoch,
-            "centre": float(network.centre_in.sum()),
-        }
-
-    def _save(self) -> None:
-        if self.options.checkpoint is None or (self.shared is not None and self.shared.ranks.rank > 0):
-            return
-        numbers, state = files.flat_state(self.optimiser)
-        tensors = {f"weights.{name}": one for name, one in self.network.copied_weights().items()}
-        tensors |= {f"best.{name}": one for name, one in self.kept.items()}
-        tensors |= {f"optimiser.{name}": one for name, one in state.items()}
-        done = {"epoch": self.epoch, "losses": self.losses, "best": self.best, "best_epoch": self.best_epoch}
-        facts = {"same": self._facts(), "done": done, "steps": self.model.n_iter_, "optimiser": numbers}
-        files.write_checkpoint(self.options.checkpoint, facts, tensors)
-
-    def _resumed(self) -> bool:
-        """Go on from the checkpoint; False where there is none."""
-        if not self.options.resume:
-            return False
-        found = files.read_checkpoint(self.options.checkpoint, self.network.centre_in.device)
-        if found is None:
-            return False
-        facts, tensors = found
-        files.check_same(facts["same"], self._facts(), self.options.checkpoint)
-        parts: dict[str, dict[str, torch.Tensor]] = {"weights": {}, "best": {}, "optimiser": {}}
-        for name, one in tensors.items():
-            part, _, rest = name.partition(".")
-            parts[part][rest] = one
-        self.network.module.load_state_dict(parts["weights"])
-        files.restore_state(self.optimiser, facts["optimiser"], parts["optimiser"])
-        self.kept = parts["best"]
-        self.epoch, self.losses = facts["done"]["epoch"], facts["done"]["losses"]
-        self.best, self.best_epoch = facts["done"]["best"], facts["done"]["best_epoch"]
-        self.model.n_iter_, self.model.loss_ = facts["steps"], self.losses
-        return True
 
 
 @contextlib.contextmanager
