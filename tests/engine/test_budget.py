@@ -62,6 +62,13 @@ def transformer(dropout=0.0):
     return nn.Sequential(*(TransformerBlock(32, dropout=dropout) for _ in range(8))), torch.randn(4, 32, 32)
 
 
+def encoder(dropout=0.1):
+    """Layers of torch's own: masks of attention, copies of strided inputs, zeros around slices."""
+    torch.manual_seed(0)
+    layers = [nn.TransformerEncoderLayer(32, 4, 64, dropout, batch_first=True) for _ in range(6)]
+    return nn.Sequential(*layers), torch.randn(8, 32, 32)
+
+
 def conv(inplace=False):
     torch.manual_seed(0)
     blocks = [ConvBlock(8, inplace) for _ in range(8)]
@@ -72,6 +79,8 @@ MODELS = {
     "mlp": mlp,
     "transformer": transformer,
     "transformer with dropout": lambda: transformer(0.2),
+    "encoder": encoder,
+    "encoder without dropout": lambda: encoder(0.0),
     "conv": conv,
     "conv in place": lambda: conv(True),
 }

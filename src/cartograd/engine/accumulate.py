@@ -90,6 +90,13 @@ ALONE = _references_of_a_local()
 """What ``sys.getrefcount`` says of an object that one local variable holds and nobody else."""
 
 
+def is_private(total: torch.Tensor) -> bool:
+    """Whether the one Python reference to `total`, if there is but one, is the only way to its memory."""
+    if total.layout is not _strided or not total.is_contiguous():
+        return False
+    return bool(_storage_users(total.untyped_storage()._cdata) <= 2)
+
+
 def settle(slot: list[Any]) -> bool:
     """Add the total in `slot`, a list of a leaf and its total, into the leaf's ``.grad`` if that is all there is to do.
 
@@ -108,9 +115,7 @@ def settle(slot: list[Any]) -> bool:
             before.add_(total)
             return True
         return False
-    if sys.getrefcount(total) > ALONE + 1 or not total.is_contiguous():
-        return False
-    if _storage_users(total.untyped_storage()._cdata) > 2:
+    if sys.getrefcount(total) > ALONE + 1 or not is_private(total):
         return False
     leaf.grad = from_raw(total) if ours else total
     return True
@@ -153,7 +158,7 @@ def accumulate(leaf: Any, total: Any, alone: bool, create_graph: bool) -> None:
 def _private(total: torch.Tensor, leaf: Any, alone: bool) -> torch.Tensor:
     if total.layout is not torch.strided:
         return total.clone()
-    if alone and total.is_contiguous() and _storage_users(total.untyped_storage()._cdata) <= 2:
+    if alone and is_private(total):
         return total
     if type(leaf) is Leaf:
         return total.clone(memory_format=torch.contiguous_format)

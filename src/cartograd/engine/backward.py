@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from cartograd.engine import modes
-from cartograd.engine.accumulate import ALONE, accumulate, fit, raw, require_fit, settle
+from cartograd.engine.accumulate import ALONE, accumulate, fit, is_private, raw, require_fit, settle
 from cartograd.engine.apply import PICK
 from cartograd.engine.graph import Leaf, Node, leads_to, walk
 from cartograd.engine.hooks import (
@@ -247,6 +247,8 @@ class Pass:
                 gradients = again(node, total, saved)
             elif modes.watchers and modes.watch.capture is not None:
                 gradients = modes.watch.capture.rules(node, total, saved)
+            elif node.plan.keeper is not None:
+                gradients = node.plan.keeper.gradients(node, total, saved)
             else:
                 gradients = node.plan.gradients(total, saved)
         except Exception as error:
@@ -262,19 +264,20 @@ class Pass:
 
     def deliver(self, edge: Any, gradient: Any) -> None:
         """Add one contribution to the sum at `edge`."""
-        if type(edge) is Node:
-            before = self.totals.get(edge)
-            if before is None:
-                self.totals[edge] = gradient
-                heapq.heappush(self.heap, (-edge.number, edge))
-            else:
-                self.totals[edge] = self.add(before, gradient, id(edge))
-            return
-        slot = self.leaves.get(id(edge))
-        if slot is None:
+        node = type(edge) is Node
+        if node and edge not in self.totals:
+            self.totals[edge] = gradient
+            heapq.heappush(self.heap, (-edge.number, edge))
+        elif not node and id(edge) not in self.leaves:
             self.leaves[id(edge)] = [edge, gradient]
         else:
-            slot[1] = self.add(slot[1], gradient, id(edge))
+            before = self.totals.pop(edge) if node else self.leaves[id(edge)].pop()
+            alone = sys.getrefcount(before) <= ALONE
+            before = self.add(before, gradient, id(edge), alone)
+            if node:
+                self.totals[edge] = before
+            else:
+                self.leaves[id(edge)].append(before)
 
     def deliver_watched(self, node: Node, position: int, gradient: Any) -> None:
         """Add a contribution of `node` to a leaf that somebody waits for."""
@@ -294,11 +297,12 @@ class Pass:
             heapq.heappush(self.heap, (-node.number, node))
         slots[index] = gradient if slots[index] is None else slots[index] + gradient
 
-    def add(self, total: Any, gradient: Any, key: int) -> Any:
-        """`total + gradient`, in place where this pass made `total` itself and nothing is recorded."""
+    def add(self, total: Any, gradient: Any, key: int, alone: bool = False) -> Any:
+        """`total + gradient`, in place where nobody else can see `total` and nothing is recorded."""
         if self.create_graph:
             return total + gradient
-        if key in self.owned:
+        if key in self.owned or (alone and is_private(total)):
+            self.owned.add(key)
             return total.add_(gradient)
         self.owned.add(key)
         return total + gradient

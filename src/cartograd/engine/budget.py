@@ -21,8 +21,10 @@ from typing import Any
 import torch
 
 from cartograd.engine import modes
+from cartograd.engine.budget_boxes import Boxed, Called
 from cartograd.engine.budget_plan import MemoryPlan, plan_of
-from cartograd.engine.budget_store import Boxed, Called, Holdings
+from cartograd.engine.budget_scratch import key_of, key_of_gradient, known, measured
+from cartograd.engine.budget_store import Holdings
 from cartograd.engine.budget_values import (
     Entry,
     Made,
@@ -40,8 +42,6 @@ from cartograd.errors import BudgetError, InplaceError, OptionError
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
-_result_bytes: dict[Any, int] = {}
-"""Bytes an op makes, by its name and its arguments' shapes, as far as it was met."""
 
 
 def parse_bytes(text: int | float | str) -> int:
@@ -164,28 +164,27 @@ class Budget(Saver):
         with self.lock:
             holdings.drain()
             made.fill(values, holdings.find)
-            key = (name, *[(tuple(one.shape), one.dtype) for one in tensors_in(values)])
-            holdings.make_room(_result_bytes.get(key, max(map(size_of, tensors_in(values)), default=0)))
+            key = key_of(name, values)
+            holdings.make_room(*(known(key) or (max(map(size_of, tensors_in(values)), default=0), 0)))
         before = torch_random_state()
-        result = call(values)
+        result = measured(key, lambda: call(values))
         if not same_random_state(before, torch_random_state()):
             made.random = before
         made.ran()
         with self.lock:
             entry.cost = cost_of(op, values, result)
             holdings.note(made, tensors_in(result))
-            if len(_result_bytes) > 10_000:
-                _result_bytes.clear()
-            _result_bytes[key] = made.size
+            made.beside = (known(key) or (0, 0))[1]
             self.widest = max(self.widest, made.size + sum(value.block.size for value in set(made.inputs())))
             self.log.append(entry)
             self._calls.last = Called(made, values) if op is None else None
+            self._calls.beside = made.beside
         return result
 
     def store(self, values: tuple[Any, ...], node: Node | None) -> Stored:
         """Keep the values as long as the budget can afford it."""
         with self.lock:
-            box = Boxed(self, values, node, getattr(self._calls, "last", None))
+            box = Boxed(self, values, node, getattr(self._calls, "last", None), getattr(self._calls, "beside", 0))
             self.boxes.add(box)
             self.checked = False
         return box
@@ -211,11 +210,17 @@ class Budget(Saver):
                 self._bring(box)
                 found = box.opened()
                 if node is not None:
-                    self.holdings.make_room(sum(map(_bytes_of_edge, node.parents)))
+                    # The first time, a gradient is taken to need twice what its op did.
+                    beside = (known(key_of_gradient(node, found)) or (0, 2 * box.beside))[1]
+                    self.holdings.make_room(sum(map(_bytes_of_edge, node.parents)), beside)
                 return found
             finally:
                 self._fetching = 0
                 self.lock.notify_all()
+
+    def gradients(self, node: Node, total: Any, saved: tuple[Any, ...]) -> list[Any]:
+        """What the rules of `node` return."""
+        return measured(key_of_gradient(node, saved), lambda: node.plan.gradients(total, saved))
 
     def release(self, box: Boxed, last: bool) -> None:
         """The values of a box are not in use any more; with `last`, nobody will ask for them again."""
@@ -260,7 +265,7 @@ class Budget(Saver):
             for value in replay.present:
                 holdings.pin(value, pinned)
             for step, made in enumerate(replay.makers):
-                if not holdings.make_room(made.size):
+                if not holdings.make_room(made.size, made.beside):
                     raise NoRoom
                 holdings.fill(made, made.run(made.arguments()), replay.last, pinned)
                 made.entry.recomputed += 1

@@ -156,7 +156,7 @@ class Entry:
 class Made:
     """One run of an op on `template`, in which the tensors that other ops made are `Value`s."""
 
-    __slots__ = ("autocast", "call", "entry", "given", "number", "random", "size", "template", "values")
+    __slots__ = ("autocast", "beside", "call", "entry", "given", "number", "random", "size", "template", "values")
 
     def __init__(self, entry: Entry, call: Callable[[list[Any]], Any], torchs: bool) -> None:
         self.entry = entry
@@ -168,6 +168,7 @@ class Made:
         self.values: list[weakref.ref[Value] | None] = []  # its results, flat; None for memory of the user's own
         self.random: Any = None  # the random state it began with, if it drew from it
         self.size = 0  # bytes of new memory
+        self.beside = 0  # bytes that it takes for a moment, while it runs
 
     def fill(self, values: list[Any], find: Callable[[torch.Tensor], Value | None]) -> None:
         """Note what it is given: `Value`s for the tensors that ops made."""

@@ -18,7 +18,7 @@ from cartograd.engine import modes
 from cartograd.engine.apply import apply, autocasts, record_many, wrap
 from cartograd.engine.graph import CPU, REAL, Node, calling_place, internal_files, next_number
 from cartograd.engine.primitive import Primitive
-from cartograd.engine.tensor import Tensor
+from cartograd.engine.tensor import Tensor, from_raw
 
 _UNWRAP = """
     if type({name}) is Tensor:
@@ -77,8 +77,8 @@ _ALIAS = """    if {test}:
 """
 _RECORD = """
     dtype = out.dtype
-    if dtype is not F32 and dtype not in REAL:
-        return general(op, ({arguments},), {{}})
+    if dtype is not F32 and dtype not in REAL:  # not run twice: it may have drawn at random
+        return general(op, ({arguments},), {{}}) if dtype.is_complex else from_raw(out)
     node = Node()
     node.plan = plan
     node.parents = edges
@@ -182,6 +182,7 @@ def specialise(
         "calling_place": calling_place,
         "defaults": op.defaults,
         "forward": kernel or op.forward,
+        "from_raw": from_raw,
         "general": apply,
         "get_frame": sys._getframe,
         "grad_enabled": torch.is_grad_enabled,

@@ -14,13 +14,22 @@ from cartograd.engine.primitive import primitive
 LOW = (torch.float16, torch.bfloat16)
 
 
-def kept(query: Any, key: Any, mask: Any, dropout_p: float) -> Tensor:
-    """Which weights dropout keeps. Drawn here, so that the op is a pure function; as torch's formula draws them."""
-    masked = () if mask is None else mask.shape[:-2]
+@primitive()
+def kept(query: Tensor, key: Tensor, attn_mask: Tensor | None, dropout_p: float) -> Tensor:
+    """Which weights dropout keeps: truth values, without a gradient. Drawn as torch's formula draws them.
+
+    Apart from `attention`, so that this is a pure function; an op, so that it can be drawn again when memory is short.
+    """
+    masked = () if attn_mask is None else attn_mask.shape[:-2]
     batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], masked)
     dtype = torch.float32 if query.dtype in LOW else query.dtype
     drawn = torch.empty(*batch, query.shape[-2], key.shape[-2], dtype=dtype, device=query.device)
     return drawn.bernoulli_(1 - dropout_p).bool()
+
+
+@kept.vjp("query", "key", "attn_mask")
+def _(g: Tensor) -> Any:
+    return None, None, None
 
 
 def grouped(query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, Any, Any, Any]:
@@ -84,7 +93,7 @@ def attention(
     scores = _scores(q, k, attn_mask, is_causal, scale)
     total = torch.logsumexp(scores, -1, keepdim=True)
     total.masked_fill_(total == -math.inf, math.inf)
-    weights = _dropped(scores.sub_(total).exp_(), keep, dropout_p)
+    weights = _drop(scores.sub_(total).exp_(), keep, dropout_p)
     return (weights @ v).to(query.dtype), total
 
 
@@ -105,10 +114,10 @@ def _(
 ) -> Any:
     g, q, k, v, out = _wide(g, query, key, value, out)
     weights = _scores(q, k, attn_mask, is_causal, scale).sub_(extra).exp_()
-    of_value = _dropped(weights, keep, dropout_p).mT @ g if need[2] else None
+    of_value = (weights if keep is None else _drop(weights.clone(), keep, dropout_p)).mT @ g if need[2] else None
     if not (need[0] or need[1] or need[3]):
         return None, None, of_value, None
-    of_scores = _dropped(g @ v.mT, keep, dropout_p).sub_((g * out).sum(-1, keepdim=True)).mul_(weights)
+    of_scores = _drop(g @ v.mT, keep, dropout_p).sub_((g * out).sum(-1, keepdim=True)).mul_(weights)
     of_query = (of_scores @ k).mul_(_scale(q, scale)) if need[0] else None
     of_key = (of_scores.mT @ q).mul_(_scale(q, scale)) if need[1] else None
     return of_query, of_key, of_value, of_scores if need[3] else None
@@ -117,7 +126,16 @@ def _(
 def _dropped(weights: Any, keep: Any, dropout_p: float) -> Any:
     if keep is None:
         return weights
-    return weights * keep * (0.0 if dropout_p == 1 else 1 / (1 - dropout_p))
+    return weights * keep * _share(dropout_p)
+
+
+def _drop(weights: Tensor, keep: Any, dropout_p: float) -> Tensor:
+    """The same in place: every array of this size counts."""
+    return weights if keep is None else weights.mul_(keep).mul_(_share(dropout_p))
+
+
+def _share(dropout_p: float) -> float:
+    return 0.0 if dropout_p == 1 else 1 / (1 - dropout_p)
 
 
 @attention.restate
