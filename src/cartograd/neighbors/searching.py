@@ -133,7 +133,7 @@ def _like(queries: Any, given: Given) -> Any:
         return queries
     from scipy.sparse import csr_array
 
-    return csr_array(validate.array_from(queries, "queries"))
+    return csr_array(validate.array_from(queries.cpu() if isinstance(queries, torch.Tensor) else queries, "queries"))
 
 
 def _scaled(data: Any, queries: Any, scale: float) -> tuple[Any, Any]:
