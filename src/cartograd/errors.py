@@ -97,6 +97,10 @@ class DistributedError(CartogradError, RuntimeError):
     """Another process of the same job failed, ended, or did not answer in time."""
 
 
+class LostProcessError(DistributedError):
+    """Another process of the same job has ended, or did not answer in time: all must be started again."""
+
+
 class MemoryBudgetError(CartogradError, MemoryError):
     """What was asked for needs more memory than the machine has free."""
 

@@ -118,3 +118,9 @@ def launch():
     yield launched
     for one in begun:
         one.end()
+
+
+@pytest.fixture
+def variables():
+    """The environment of processes that are not started by `launch`."""
+    return environment()

@@ -10,6 +10,7 @@ import click
 
 from cartograd.cli.console import Console
 from cartograd.cli.failures import report
+from cartograd.cli.processes import status_of
 
 if TYPE_CHECKING:
     Kind = click.ParamType[Any]
@@ -76,5 +77,5 @@ def _status(function: Callable[..., None], console: Console, options: dict[str, 
     except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
         raise
     except (Exception, KeyboardInterrupt) as error:
-        return report(error, console)
+        return status_of(error, report(error, console))
     return 0

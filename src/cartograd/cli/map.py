@@ -14,7 +14,7 @@ from cartograd.cli.failures import FAILED, INTERRUPTED
 from cartograd.cli.methods import METHODS, PARAMETERS, Method, make_estimator
 from cartograd.cli.options import COMPUTING, FEATURES, INPUT, LOOKS, READING, SCORED, SEED, check_computing
 from cartograd.cli.outputs import planned
-from cartograd.cli.processes import PROCESSES, handed_over, is_first, was_restarted
+from cartograd.cli.processes import PROCESSES, handed_over, is_first, one_of_many, status_of, was_restarted
 from cartograd.cli.reading import read_input
 from cartograd.cli.scoring import score_lines, scores_of
 from cartograd.cli.timing import Clock, threads
@@ -80,13 +80,14 @@ def map_command(console: Console, source: str, output: str, method: str, seed: i
     if not is_first():
         help_first(console, model, source, options)
         return
-    files = planned(console, output, source, model.n_components)
     clock = Clock()
-    with clock.phase("read"):
-        table = read_input(console, source, options)
     with threads(options["threads"]):
-        with clock.phase("fit"):
-            Z = fit(console, model, table)
+        with one_of_many():
+            files = planned(console, output, source, model.n_components)
+            with clock.phase("read"):
+                table = read_input(console, source, options)
+            with clock.phase("fit"):
+                Z = fit(console, model, table)
         clock.divide("fit", getattr(model, "report_", {}).get("seconds", {}))
         interrupted = any(note.startswith("interrupted after") for note in console.notes)
         with clock.phase("score"):
@@ -105,10 +106,10 @@ def help_first(console: Console, model: Any, source: str, options: dict[str, Any
     """Take part in the fit of the first process, without a word: what goes wrong here it is told, and tells."""
     console.quiet = True
     try:
-        with threads(options["threads"]):
+        with threads(options["threads"]), one_of_many():
             model.fit(read_input(console, source, options).X)
-    except CartogradError:
-        raise click.exceptions.Exit(FAILED) from None
+    except CartogradError as error:
+        raise click.exceptions.Exit(status_of(error, FAILED)) from None
 
 
 def fit(console: Console, model: Any, table: Table) -> Any:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import torch
 
 from cartograd.distributed.signals import Asked
-from cartograd.errors import DistributedError, OptionError
+from cartograd.errors import DistributedError, LostProcessError, OptionError
 
 log = logging.getLogger("cartograd.distributed")
 Answer = TypeVar("Answer")
@@ -101,8 +101,8 @@ def _open_group() -> None:
     atexit.register(_close_group)
 
 
-def _unreached(rank: int, size: int, error: RuntimeError) -> DistributedError:
-    return DistributedError(
+def _unreached(rank: int, size: int, error: RuntimeError) -> LostProcessError:
+    return LostProcessError(
         f"process {rank} could not reach the other {size - 1} within {timeout().total_seconds():g} s "
         f"({_first_line(error)}); all must call fit. {TIMEOUT_VARIABLE} is how many seconds to wait"
     )
@@ -359,7 +359,7 @@ class Ranks:
 
     def _run(self, operation: Callable[[], Any]) -> None:
         if self._broken:
-            raise DistributedError(
+            raise LostProcessError(
                 "another process stopped answering in an earlier fit: start all of them again, "
                 "with torchrun --max-restarts=1 and resume=True to go on from the last checkpoint"
             )
@@ -367,7 +367,7 @@ class Ranks:
             operation()
         except RuntimeError as error:  # what torch raises for a closed connection, and for one that is silent
             self._broken = True
-            raise DistributedError(
+            raise LostProcessError(
                 f"process {self.rank}: another process has ended or did not answer in time ({_first_line(error)}); see "
                 f"its own message. {TIMEOUT_VARIABLE} is how many seconds to wait"
             ) from error
