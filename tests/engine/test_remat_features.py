@@ -220,3 +220,25 @@ def test_peak_memory_falls():
         peaks.append(meter.peak)
     print(peaks)
     assert peaks[1] < 0.55 * peaks[0]
+
+
+def test_recording_is_as_it_was():
+    embedding, index = nn.Embedding(5, 3), torch.tensor([1, 2, 2])
+    gradients = []
+    for call in (lambda fn, *args: fn(*args), cartograd.checkpoint):
+        embedding.weight.grad = None
+        with cartograd.recording():
+            loss = call(lambda i: embedding(i).sin().sum(), index)
+        loss.backward(workers=2)
+        gradients.append(embedding.weight.grad)
+    assert torch.equal(*gradients)
+
+
+def test_generators_of_the_users_own_are_turned_back():
+    generator = torch.Generator().manual_seed(3)
+    x = cartograd.tensor(torch.ones(50), requires_grad=True)
+    y = cartograd.checkpoint(lambda t: t.sin() * torch.rand(50, generator=generator) * 1, x)
+    expected, following = y.data / x.data.sin(), generator.get_state()
+    y.sum().backward()
+    assert torch.allclose(x.grad.data, expected * x.data.cos())
+    assert torch.equal(generator.get_state(), following), "it goes on from where it was"

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 import torch
+from torch.overrides import _get_current_function_mode_stack
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from cartograd.engine import modes
@@ -111,6 +112,7 @@ class Segment:
         self.values: dict[int, tuple[Any, ...]] = {}  # what was saved the second time, until it is fetched
         self.changes = Changes()  # what the first run changed, and how it was before
         self.autocast = autocast_state()
+        self.recorded = any(isinstance(mode, modes.recording) for mode in _get_current_function_mode_stack())
         self.random: RandomState | None = RandomState()
         flat, self.structure = tree_flatten((args, kwargs))
         self.edges = [value._edge if type(value) is Tensor else None for value in flat]
@@ -162,11 +164,13 @@ class Segment:
 
     @contextmanager
     def _as_it_was(self, changes: Changes) -> Iterator[None]:
-        """Random state, autocast, buffers and grad mode of the first time; side effects undone afterwards."""
+        """Random state, modes and buffers of the first time; side effects undone afterwards."""
         before = modes.watch.replaying
         with ExitStack() as stack:
             stack.enter_context(torch.enable_grad())
             stack.enter_context(autocasting(self.autocast))
+            if self.recorded:
+                stack.enter_context(modes.recording())
             if self.random is not None:
                 stack.enter_context(self.random.restored())
             stack.enter_context(self.changes.undone())

@@ -1,4 +1,4 @@
-"""What a computation changes in place in memory that was there before, such as a module's count of batches.
+"""What a computation changes that was there before: memory, such as a module's count of batches, and random generators.
 
 A recomputation must find it as the first computation did, and must not change it a second time.
 """
@@ -26,6 +26,9 @@ class Changes(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+        self.generators: dict[
+            torch.Generator, torch.Tensor
+        ] = {}  # a user's own, and their states before they were used
         self.young: set[int] = set()
         self.paused = False
 
@@ -38,6 +41,9 @@ class Changes(TorchFunctionMode):
             target = kwargs["out"] if kwargs.get("out") is not None else args[:1] or kwargs.get("tensor")
             for storage in storages(target):
                 self._remember(storage)
+        generator = kwargs.get("generator")
+        if generator is not None and generator not in self.generators:
+            self.generators[generator] = generator.get_state()
         result = func(*args, **kwargs)
         self.note((args, kwargs), result)
         return result
@@ -61,12 +67,17 @@ class Changes(TorchFunctionMode):
     def undone(self) -> Iterator[None]:
         """Run the block with everything as it was before; afterwards it is again as it is now."""
         now = [(storage, storage.clone()) for storage, _ in self.before.values()]
+        states = [(generator, generator.get_state()) for generator in self.generators]
         self.restore()
+        for generator, state in self.generators.items():
+            generator.set_state(state)
         try:
             yield
         finally:
             for storage, copy in now:
                 storage.copy_(copy)
+            for generator, state in states:
+                generator.set_state(state)
 
     def run_op(self, op: Primitive, values: list[Any]) -> Any:
         """Run one of our ops; what it changes inside is its own affair."""
