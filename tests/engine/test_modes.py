@@ -231,6 +231,29 @@ def test_autocast_gives_gradients_in_the_parameters_dtype():
         torch.testing.assert_close(mine, other, rtol=2e-2, atol=2e-2)
 
 
+def test_autocast_of_einsum_and_of_an_op_that_torch_does_not_have():
+    data = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
+    found = []
+    for x in (cartograd.tensor(data, requires_grad=True), data.clone().requires_grad_()):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = torch.einsum("ij,kj->ik", x, x)
+        assert out.dtype == torch.bfloat16
+        out.float().square().sum().backward()
+        found.append(torch.as_tensor(x.grad.data))
+    torch.testing.assert_close(*found, rtol=2e-2, atol=2e-2)
+    x = cartograd.tensor(data, requires_grad=True)
+    expected = cartograd.knn(x, 2)[1]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        distances = cartograd.knn(x, 2)[1]
+        assert torch.is_autocast_enabled("cpu")
+    assert torch.equal(distances.data, expected.data)
+    distances.sum().backward()
+    mine = x.grad.data.clone()
+    x.grad = None
+    expected.sum().backward()
+    assert torch.equal(mine, x.grad.data)
+
+
 def test_initialisers_of_torch_fill_a_tensor_of_ours():
     x = cartograd.tensor(torch.zeros(100))
     with cartograd.no_grad():

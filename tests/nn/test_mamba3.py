@@ -1,5 +1,6 @@
 """Mamba3: forward = unrolled step = split prefill, in every formulation, values and all gradients, on both engines."""
 
+import numpy
 import pytest
 import torch
 from parity import randn
@@ -184,6 +185,26 @@ def test_bfloat16_keeps_states_and_angles_in_float32():
     assert y.dtype is torch.bfloat16
     assert {one.dtype for one in cache} == {torch.float32}
     assert ((y.double() - expected).abs().max() / expected.abs().max()).item() < 0.03
+
+
+@pytest.mark.parametrize("leaf", [our_leaf, torch_leaf])
+def test_autocast(leaf):
+    """Projections run in bfloat16; norms, decays, angles and states do not."""
+    made = block(mimo_rank=2, ngroups=2).float()
+    u = leaf(randn(2, 9, 6, seed=1).float())
+    expected = made(u.detach())
+    with torch.autocast("cpu", torch.bfloat16):
+        y, cache = made(u, return_cache=True)
+    assert y.dtype is torch.bfloat16
+    assert {one.dtype for one in cache} == {torch.float32}
+    y.float().sum().backward()
+    assert all(one.grad.dtype is torch.float32 for one in made.parameters())
+    assert ((plain(y).float() - plain(expected)).abs().max() / plain(expected).abs().max()).item() < 0.05
+
+
+def test_sizes_may_be_numbers_of_numpy():
+    made = Mamba3(numpy.int64(6), d_state=numpy.int32(4), headdim=numpy.int64(3), chunk_size=numpy.int64(2))
+    assert made(torch.zeros(1, 3, 6)).shape == (1, 3, 6)
 
 
 def test_a_cache_changes_what_follows_and_nothing_before():

@@ -82,6 +82,12 @@ def test_pairing_follows_the_file():
     assert loaded("mimo_halves").pairing == "halves"
 
 
+def test_arrays_are_taken_too():
+    block = Mamba3(6, d_state=8, headdim=3, ngroups=2).double()
+    block.load_official({name: value.numpy() for name, value in weights("siso").items()})
+    assert all(torch.equal(value, weights("siso")[name]) for name, value in block.state_dict().items())
+
+
 def test_a_norm_of_one_head_serves_all():
     given = weights("mimo_adjacent_norm")
     given["norm.weight"] = randn(3)

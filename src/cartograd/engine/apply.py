@@ -89,6 +89,8 @@ def _apply_to_list(op: Primitive, values: list[Any], args: Any, kwargs: Any) -> 
 
 
 def _run(op: Primitive, values: list[Any], edges: list[Any], need: tuple[bool, ...], args: Any, kwargs: Any) -> Any:
+    if autocasts() and not op.torch_functions:
+        return _in_full_precision(op, args, kwargs)
     recorded = _grad_enabled()
     if recorded and edges:
         _set_grad(False)  # Parameters go in as they are; torch must not record them as well
@@ -121,6 +123,14 @@ def _run(op: Primitive, values: list[Any], edges: list[Any], need: tuple[bool, .
             return without_our_rule(op, args, kwargs, "input")
         return from_raw(out)
     return record(plan, tuple(edges), saved, out)
+
+
+def _in_full_precision(op: Primitive, args: Any, kwargs: Any) -> Any:
+    """An op that torch does not have, with autocast off: its gradient rules are for the arguments as they are."""
+    from cartograd.engine.surroundings import autocast_state, autocasting
+
+    with autocasting(tuple((kind, False, dtype) for kind, _, dtype in autocast_state())):
+        return apply(op, args, kwargs)
 
 
 def _watched_run(op: Primitive, values: list[Any]) -> Any:

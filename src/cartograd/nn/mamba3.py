@@ -266,13 +266,17 @@ class Mamba3(nn.Module):
         turns = dt.unsqueeze(-1) * (self.angle_bound * math.pi * torch.tanh(_wide(angles))).unsqueeze(2)
         return Parts(z, x, B, C, dt, -dt * decay, torch.sigmoid(_wide(lam)), turns)
 
-    def _keys(self, flat: Any, norm: nn.Module) -> Any:
+    def _keys(self, flat: Any, norm: nn.RMSNorm) -> Any:
         """Keys or queries of every group, (b, t, m, g, r), normalised.
 
         Kernels multiply half precision as it is and sum in float32; without them everything is float32.
         """
-        rows = norm(flat.unflatten(-1, (self.mimo_rank, self.ngroups, self.d_state)))
-        return rows if self.algorithm == "recompute" and gpu.served(raw(rows)) else _wide(rows)
+        rows = flat.unflatten(-1, (self.mimo_rank, self.ngroups, self.d_state))
+        served = self.algorithm == "recompute" and gpu.served(raw(rows))
+        if served and rows.dtype == norm.weight.dtype:
+            return norm(rows)
+        wide = F.rms_norm(_wide(rows), (self.d_state,), None, EPSILON) * norm.weight
+        return wide.to(rows.dtype) if served else wide
 
     def _by_rank(self, rows: Any, weight: nn.Parameter | None) -> Any:
         """(b, t, h, p) as (b, t, m, h, p)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,11 +11,11 @@ from cartograd.errors import InputError, OptionError, UnsupportedError
 
 def positive(name: str, value: Any) -> int:
     """A whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise UnsupportedError(f"{name} must be a whole number, got {value!r} of type {type(value).__name__}")
     if value < 1:
         raise OptionError(f"{name} must be at least 1, got {value}")
-    return value
+    return operator.index(value)
 
 
 def one_of(name: str, value: str, known: Sequence[str]) -> str:

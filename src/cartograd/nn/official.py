@@ -33,13 +33,14 @@ def load_official(module: nn.Module, state_dict: dict[str, torch.Tensor]) -> lis
     module : Mamba3 or Mamba3Stack
         Filled in place; its options must be those the weights were made with.
     state_dict : dict
-        A block's weights for a block; a language model's (or its backbone's) for a stack.
+        A block's weights for a block; a language model's (or its backbone's) for a stack. Tensors, or arrays.
 
     Returns
     -------
     names : list of str
         What the file has and the module does not: the embedding and the head of a language model.
     """
+    state_dict = {name: torch.as_tensor(value) for name, value in state_dict.items()}
     if isinstance(module, Mamba3):
         _load(module, _block_weights(module, state_dict))
         return []

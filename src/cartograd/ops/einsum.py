@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cartograd.engine.apply import autocasts
 from cartograd.engine.fallback import run_torch
 from cartograd.engine.primitive import composite, primitive
 
@@ -83,7 +84,7 @@ def einsum(*args: Any) -> Any:
     else:
         equation, operands = _equation_of_sublists(args)
     terms = _explicit_terms(equation, operands)
-    if terms is None or any(operand.is_complex() for operand in operands):
+    if terms is None or autocasts() or any(operand.is_complex() for operand in operands):
         return run_torch(torch.einsum, (equation, *operands), {})
     *terms, result = terms
     for place, operand in enumerate(operands):
