@@ -157,6 +157,17 @@ def test_a_fit_needs_no_gradients_of_the_caller(mode, encoder):
     assert torch.equal(Z, expected)
 
 
+def test_what_the_training_does_not_look_at_is_said(caplog):
+    X = rows()
+    with caplog.at_level("WARNING", "cartograd.embedding"):
+        small(n_epochs=1).fit(X)
+        assert not caplog.messages
+        small(n_epochs=1, lr=0.5, max_iter=77).fit(X)
+    assert len(caplog.messages) == 2
+    assert "lr=0.5 is for maps without an encoder, and not used: see training=EncoderTraining(learn" in caplog.text
+    assert "max_iter=77 is for maps without an encoder, and not used: see n_epochs=" in caplog.text
+
+
 def test_ctrl_c_keeps_the_best_weights():
     X = rows()
 

@@ -20,7 +20,7 @@ from cartograd.embedding.parametric_checkpoint import check_folder
 from cartograd.embedding.parametric_decoder import DECODERS, check_decoder, train_decoder, untrained_decoder
 from cartograd.embedding.parametric_input import Flattened, fitting_shape, standard_scale
 from cartograd.embedding.parametric_network import Network, check_kind, check_output, own_copy
-from cartograd.embedding.parametric_options import EncoderTraining
+from cartograd.embedding.parametric_options import EncoderTraining, tell_of_unused
 from cartograd.embedding.parametric_training import FEWEST_IN_BATCH, Training, duration, own_draws_given_back
 from cartograd.embedding.source import Source
 from cartograd.errors import InputError, OptionError, UnsupportedError
@@ -161,6 +161,7 @@ class Parametric(NeighborEmbedding):
             super()._optimise()
             return
         self.n_iter_, self.loss_ = 0, []
+        tell_of_unused(self)
         with self.report_.phase("training"):
             self._network = self._untrained(self._source)
             steps, epochs = duration(self._source.n, self._batch_rows(), self.n_epochs)

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from cartograd.affinity import checks
 from cartograd.embedding.optimisers import optimiser_class
 from cartograd.errors import OptionError, UnsupportedError
+
+log = logging.getLogger("cartograd.embedding")
+INSTEAD = {
+    "lr": "training=EncoderTraining(learning_rate=...)",
+    "learning_rate": "training=EncoderTraining(learning_rate=...)",
+    "optimizer": "training=EncoderTraining(optimizer=...)",
+    "optimizer_kwargs": "training=EncoderTraining(...)",
+    "scheduler": "training=EncoderTraining(learning_rate=...), which falls to 0",
+    "max_iter": "n_epochs=",
+}
+"""Parameters of a map without an encoder, and what says the same of the training of one."""
+
+
+def tell_of_unused(model: Any) -> None:
+    """Log which parameters were set that the training of an encoder does not look at, and what to use."""
+    usual = {one.name: one.default for one in fields(model)}
+    for name, other in INSTEAD.items():
+        value = getattr(model, name, None)
+        if name in usual and value is not usual[name] and value != usual[name]:
+            log.warning("%s=%r is for maps without an encoder, and not used: see %s", name, value, other)
 
 
 class Progress(NamedTuple):
@@ -37,7 +58,7 @@ class EncoderTraining:
         Of the first step; it falls linearly to 0 over the epochs.
     optimizer : str or class, default="Adam"
         An optimiser of ``torch.optim``.
-    weight_penalty : float, default=1e-5
+    weight_penalty : float, default=1e-3
         The optimiser's weight decay.
     negative_rate : int, default=None
         Negatives for each edge; None for the method's own number.
@@ -66,7 +87,7 @@ class EncoderTraining:
 
     learning_rate: float = 3e-3
     optimizer: Any = "Adam"
-    weight_penalty: float = 1e-5
+    weight_penalty: float = 1e-3
     negative_rate: int | None = None
     standardize: bool = True
     warm_start_epochs: int = 5
