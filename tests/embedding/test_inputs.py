@@ -166,7 +166,7 @@ def test_every_estimator_is_in_the_matrix():
 
 
 def test_count(request, capsys):
-    """The matrix is whole, the 50 cases of the peers in it; what works of it and what is refused, each checked above."""
+    """The matrix is whole, the 50 cases of the peers in it; how much of it works, and how much is refused."""
     matrix = [item for item in request.session.items if "test_inputs.py" in item.nodeid and "case" in item.fixturenames]
     if len(matrix) < 2 * len(CASES) * len(NAMES):
         pytest.skip("only a part of the matrix was asked for")

@@ -71,9 +71,9 @@ def backward(
     chunks, groups, planes = plan.chunks(steps), keys.shape[2], decays.shape[3]
     splits = split_heads(batch * chunks * groups, heads // groups, 2 * PROGRAMS)
     blocks, rows = triton.cdiv(B.shape[5], plan.block_r), batch * heads * chunks * plan.length
-    dv, dda = (torch.empty_like(one, memory_format=torch.contiguous_format) for one in (v, da))
+    dv, dda = torch.empty_like(v, memory_format=torch.contiguous_format), _by_head(da, da.dtype)
     dB, dC = (_parts(one, 0 if plan.alone else 2 * splits) for one in (B, C))
-    inner_i, inner_j = (decays.new_empty((blocks + 1) * rows * one.shape[3]) for one in (C, B))
+    inner_i, inner_j = decays.new_empty((blocks + 1) * rows * C.shape[3]), decays.new_empty(2 * rows * B.shape[3])
     inner_same, dscale, dsame = _trapezoid_room(decays, trapezoid, rows * v.shape[3], da)
     gradients_kernel[(batch * chunks * (2 * blocks + 2), groups * splits)](
         values, decays, keys, queries, seeds, states, adjoints, dv, dB, dC, inner_i, inner_j, inner_same,
@@ -85,7 +85,7 @@ def backward(
     )  # fmt: skip
     decay_gradients_kernel[(batch * heads * triton.cdiv(chunks, STRETCH),)](
         inner_i, inner_j, inner_same, decays, states, adjoints, dda, dscale, dsame,
-        batch * heads * chunks, steps, heads, chunks,
+        batch * heads * chunks, steps, chunks,
         v.shape[3], C.shape[3], plan.length, v.shape[5] * B.shape[5], blocks + 1,
         triton.next_power_of_2(plan.length), STRETCH, 4096, planes, num_warps=4,
     )  # fmt: skip
@@ -143,7 +143,13 @@ def _trapezoid_room(decays: Tensor, trapezoid: Trapezoid, rows: int, da: Tensor)
     """Room for inner products within steps, and the gradients of `scale` and `same`; something unused without them."""
     if trapezoid is None:
         return decays, decays, decays
-    return decays.new_empty(rows), decays.new_empty(da.shape), decays.new_empty(da.shape)
+    return decays.new_empty(rows), _by_head(da, torch.float32), _by_head(da, torch.float32)
+
+
+def _by_head(da: Tensor, dtype: torch.dtype) -> Tensor:
+    """Room in the shape of da, (b, n, l, h), that lies in memory head by head, as kernels write it."""
+    batch, chunks, length, heads = da.shape
+    return da.new_empty(batch, heads, chunks, length, dtype=dtype).permute(0, 2, 3, 1)
 
 
 def _parts(keys: Tensor, count: int) -> Tensor:

@@ -49,21 +49,20 @@ def decays_kernel(
 
 @triton.jit
 def decay_gradients_kernel(
-    inner_i, inner_j, inner_same, decays, states, adjoints, dda, dscale, dsame, everything, steps, heads, chunks,
+    inner_i, inner_j, inner_same, decays, states, adjoints, dda, dscale, dsame, everything, steps, chunks,
     RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr,
     ROWS: tl.constexpr, STRETCH: tl.constexpr, BLOCK: tl.constexpr, PLANES: tl.constexpr,
 ):  # fmt: skip
     """dda_l = sum over k >= l in the chunk of dc_k, plus <G, H_next>, for STRETCH chunks of one head.
 
-    dc_k is the sum of a step's inner products, which come in parts: those of each block of the state's channels, then
-    those from within the chunk. In the last chunk <G, H_next> = exp(c_end) <G, H> + sum of <f v, B G'>; the one before
+    dc_k is the sum of a step's inner products, which come in parts: of queries those of each block of the state's
+    channels, then those from within the chunk; of keys those of the state, then those from within. In the last chunk <G, H_next> = exp(c_end) <G, H> + sum of <f v, B G'>; the one before
     has all of the chunk's dc more. It is computed anew every STRETCH chunks, so that errors do not add up.
 
     Keys' inner products are what `scale` and `same` multiply: divided by them, they are their gradients.
     """
     stretches = (chunks + STRETCH - 1) // STRETCH
     sequence, stretch = (tl.program_id(0) // stretches).to(tl.int64), tl.program_id(0) % stretches
-    batch, head = sequence // heads, sequence % heads
     chunk, step, element = stretch * STRETCH + tl.arange(0, STRETCH), tl.arange(0, ROWS), tl.arange(0, BLOCK)
     last = tl.minimum(stretch * STRETCH + STRETCH, chunks) - 1
     product = tl.zeros((BLOCK,), tl.float32)
@@ -79,7 +78,8 @@ def decay_gradients_kernel(
     for part in tl.static_range(PARTS):
         for rank in tl.static_range(QUERIES):
             dc += tl.load(inner_i + (part * everything * LENGTH + place) * QUERIES + rank, mask=there, other=0.0)
-        if part == PARTS - 1:
+    for part in tl.static_range(2):
+        if part == 1:
             handed_on = tl.sum(of_keys, 1)
         for rank in tl.static_range(RANKS):
             of_keys += tl.load(inner_j + (part * everything * LENGTH + place) * RANKS + rank, mask=there, other=0.0)
@@ -88,7 +88,7 @@ def decay_gradients_kernel(
     ending = tl.sum(product, 0) * tl.load(base + 3 * LENGTH - 1) + tl.sum(tl.where(chunk == last, handed_on, 0.0), 0)
     later = tl.sum(tl.where(chunk[:, None] < chunk[None, :], tl.sum(dc, 1)[None, :], 0.0), 1)  # of later chunks here
     found = tl.cumsum(dc, 1, reverse=True) + (ending + later)[:, None]
-    to = (batch * steps + time) * heads + head
+    to = sequence * steps + time
     tl.store(dda + to, found.to(dda.dtype.element_ty), mask=there)
     if PLANES == 6:
         within = tl.zeros((STRETCH, ROWS), tl.float32)

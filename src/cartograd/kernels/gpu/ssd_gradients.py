@@ -9,10 +9,10 @@ after it and dY that of y,
 
 and for the decays, with X = S * M * (dY v') of one head, summed over ranks,
 
-    dc = rowsum X + <e dY, C H'> - colsum X - <f v, B G'>,
+    dc = rowsum X + <e dY, C H'> - colsum X - <f v, B G'>,        colsum X + <f v, B G'> = <v, dv>,
     dda_l = sum over k >= l of dc_k, plus <G, H_next>,
 
-which `decay_gradients_kernel` makes of the inner products that are written here.
+which `decay_gradients_kernel` makes of the inner products that are written here, from sums in float32.
 
 With the trapezoidal rule M is times `scale`, or is `same` within a step, and f is times `scale`: all else stays.
 
@@ -66,22 +66,22 @@ def gradients_kernel(
         block = role - BLOCKS
         state_products(
             v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, adjoints, decays,
-            inner_j + block * everything * (LENGTH * RANKS), dB, groups * R,
+            inner_j, dB, groups * R,
             present, block, chunks, place, first, span,
             RANKS, QUERIES, LENGTH, P, R, ROWS_J, ROWS_I, BLOCK_P, BLOCK_R, False, ALONE, PLANES, PRECISION,
         )  # fmt: skip
     elif role == 2 * BLOCKS:
         within_chunk(
             v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, decays,
-            inner_i + BLOCKS * everything * (LENGTH * QUERIES), inner_j + BLOCKS * everything * (LENGTH * RANKS),
-            inner_same,
+            inner_i + BLOCKS * everything * (LENGTH * QUERIES), inner_same,
             dB + splits * batches * steps * RANKS * groups * R, dC + splits * batches * steps * QUERIES * groups * R,
             groups * R, present, chunks, place, first, span, states.dtype.element_ty,
             RANKS, QUERIES, LENGTH, P, R, ROWS_I, ROWS_J, BLOCK_P, BLOCK_R, ALONE, PLANES, PRECISION,
         )  # fmt: skip
     else:
         value_gradients(
-            dY, g_row, g_head, B, b_row, C, c_row, adjoints, decays,
+            v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, adjoints, decays,
+            inner_j, inner_j + everything * (LENGTH * RANKS),
             dv + (batch * steps + chunk * LENGTH) * RANKS * heads * P, heads * P, present, chunks, place, first, span,
             RANKS, QUERIES, LENGTH, P, R, ROWS_I, ROWS_J, BLOCK_P, BLOCK_R, PLANES, PRECISION,
         )  # fmt: skip
@@ -95,7 +95,7 @@ def state_products(
     ROWS: tl.constexpr, ROWS_O: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
     QUERIES: tl.constexpr, ALONE: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The sum over heads of (e dY) H, and <e dY, C H'> of each row; or of (f v) G, and <f v, B G'>.
+    """The sum over heads of (e dY) H, and <e dY, C H'> of each row; or of (f v) G alone.
 
     For a head alone, dS B or dS' C is added: then `out` is the gradient of queries or keys.
     """
@@ -109,7 +109,8 @@ def state_products(
         )  # fmt: skip
         k = load_rows(other_keys, tl.arange(0, ROWS_O), other_key_row, present * OTHERS, r, R).to(operand)
         found = tl.dot(dscores, k, found, input_precision=PRECISION)
-    k = load_rows(keys, rows, key_row, limit, r, R).to(operand)
+    if QUERIES:
+        k = load_rows(keys, rows, key_row, limit, r, R).to(operand)
     for head in range(first, first + span):
         weight = load_steps(decays + (place * PLANES + (2 if QUERIES else 3)) * LENGTH, rows, RANKS, LENGTH)
         products = tl.zeros((ROWS,), tl.float32)
@@ -119,8 +120,10 @@ def state_products(
             tile = load_state(tiles + place * (P * R), p, r, P, R)
             x = x.to(tl.float32) * weight[:, None]
             found = tl.dot(x.to(operand), tile, found, input_precision=PRECISION)
-            products += tl.sum(tl.dot(k, tl.trans(tile), input_precision=PRECISION) * x, 1)
-        tl.store(inner + place * (LENGTH * RANKS) + rows, products, mask=rows < limit)
+            if QUERIES:
+                products += tl.sum(tl.dot(k, tl.trans(tile), input_precision=PRECISION) * x, 1)
+        if QUERIES:
+            tl.store(inner + place * (LENGTH * RANKS) + rows, products, mask=rows < limit)
         place += chunks
     store_rows(out, found, rows, out_row, limit, r, R)
 
@@ -148,13 +151,13 @@ def score_gradients(
 
 @triton.jit
 def within_chunk(
-    v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, decays, inner_i, inner_j, inner_same, dB, dC,
+    v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, decays, inner_i, inner_same, dB, dC,
     out_row, present, chunks, place, first, span, OPERAND: tl.constexpr,
     RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
     ROWS_I: tl.constexpr, ROWS_J: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
     ALONE: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Writes rowsum X and colsum X, and dS B and dS' C of the sum over heads. Keys are rows here, all is transposed."""
+    """Writes rowsum X, and dS B and dS' C of the sum over heads. Keys are rows here, all is transposed."""
     BLOCKS: tl.constexpr = (R + BLOCK_R - 1) // BLOCK_R
     rows_i, rows_j, r = tl.arange(0, ROWS_I), tl.arange(0, ROWS_J), tl.arange(0, BLOCK_R)
     limit_i, limit_j = present * QUERIES, present * RANKS
@@ -175,7 +178,6 @@ def within_chunk(
             dscores += seen
         seen *= scores.to(tl.float32)
         tl.store(inner_i + place * (LENGTH * QUERIES) + rows_i, tl.sum(seen, 0), mask=rows_i < limit_i)
-        tl.store(inner_j + place * (LENGTH * RANKS) + rows_j, tl.sum(seen, 1), mask=rows_j < limit_j)
         if PLANES == 6:
             within = tl.sum(tl.where((rows_j // RANKS)[:, None] == (rows_i // QUERIES)[None, :], seen, 0.0), 1)
             tl.store(inner_same + place * (LENGTH * RANKS) + rows_j, within, mask=rows_j < limit_j)
@@ -194,12 +196,13 @@ def within_chunk(
 
 @triton.jit
 def value_gradients(
-    dY, g_row, g_head, B, b_row, C, c_row, adjoints, decays, dv, dv_row, present, chunks, place, first, span,
+    v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, adjoints, decays, inner_state, inner_chunk,
+    dv, dv_row, present, chunks, place, first, span,
     RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
     ROWS_I: tl.constexpr, ROWS_J: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
     PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Writes dv of each head."""
+    """Writes dv of each head, and <v, dv> in two parts: what comes through the state, and from within the chunk."""
     operand = adjoints.dtype.element_ty
     BLOCKS: tl.constexpr = (R + BLOCK_R - 1) // BLOCK_R
     rows_i, rows_j, r = tl.arange(0, ROWS_I), tl.arange(0, ROWS_J), tl.arange(0, BLOCK_R)
@@ -210,8 +213,10 @@ def value_gradients(
         at = decays + place * (PLANES * LENGTH)
         to_end = load_steps(at + 3 * LENGTH, rows_j, RANKS, LENGTH)
         weights = (scores * damping(at, rows_j, rows_i, RANKS, QUERIES, LENGTH, True, PLANES == 6)).to(operand)
+        of_state, of_both = tl.zeros((ROWS_J,), tl.float32), tl.zeros((ROWS_J,), tl.float32)
         for block in tl.static_range((P + BLOCK_P - 1) // BLOCK_P):
             p = block * BLOCK_P + tl.arange(0, BLOCK_P)
+            x = load_rows(v + head * v_head, rows_j, v_row, limit_j, p, P).to(tl.float32)
             g = load_rows(dY + head * g_head, rows_i, g_row, limit_i, p, P).to(operand)
             dx = tl.zeros((ROWS_J, BLOCK_P), tl.float32)
             for part in tl.static_range(BLOCKS):
@@ -219,8 +224,14 @@ def value_gradients(
                     b = load_rows(B, rows_j, b_row, limit_j, part * BLOCK_R + r, R).to(operand)
                 adjoint = load_state(adjoints + place * (P * R), p, part * BLOCK_R + r, P, R)
                 dx = tl.dot(b, tl.trans(adjoint), dx, input_precision=PRECISION)
-            dx = tl.dot(weights, g, dx * to_end[:, None], input_precision=PRECISION)
+            dx *= to_end[:, None]
+            of_state += tl.sum(x * dx, 1)
+            dx = tl.dot(weights, g, dx, input_precision=PRECISION)
+            of_both += tl.sum(x * dx, 1)
             store_rows(dv + head * P, dx, rows_j, dv_row, limit_j, p, P)
+        here = place * (LENGTH * RANKS) + rows_j
+        tl.store(inner_state + here, of_state, mask=rows_j < limit_j)
+        tl.store(inner_chunk + here, of_both - of_state, mask=rows_j < limit_j)
         place += chunks
 
 
