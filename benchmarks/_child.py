@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -95,6 +96,9 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
     if job["warm"]:
         made().fit_transform(X[:WARM_ROWS])
+        for thread in threading.enumerate():
+            if thread.name == "cartograd-compile":  # behind the fit
+                thread.join()
     if job["task"] == "transform":
         return placed(made(), X, job)
     forget_peak()

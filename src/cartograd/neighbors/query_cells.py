@@ -69,18 +69,19 @@ class QueryCells:
 
     def _block(self, queries: torch.Tensor, k: int) -> Found:
         asked = TensorRows(queries)
-        candidates = self._candidates(asked, k + SPARE)
-        ids, raw = measured(EUCLIDEAN, self.rows, asked, candidates, exact=False)
+        looks = self.routing.nearest(asked, self.probes)
+        candidates = self._candidates(asked, looks, k + SPARE)
+        order = torch.argsort(looks[:, 0], stable=True)  # those of one cell have much the same candidates
+        ids, raw = measured(EUCLIDEAN, self.rows, asked, candidates, order, exact=False)
         ids, raw = ids[:, :k].contiguous(), raw[:, :k].contiguous()
         short = torch.nonzero(ids[:, -1] < 0)[:, 0]
         if len(short):
             ids[short], raw[short] = search_exactly(self.rows, k, EUCLIDEAN, PickedRows(asked, short))
         return ids, EUCLIDEAN.finish(raw).to(queries.dtype)
 
-    def _candidates(self, asked: TensorRows, width: int) -> torch.Tensor:
-        """The best of the members of the cells looked into, (m, width) int64, -1 where there are fewer."""
-        probes, m = self.probes, asked.count
-        looks = self.routing.nearest(asked, probes)
+    def _candidates(self, asked: TensorRows, looks: torch.Tensor, width: int) -> torch.Tensor:
+        """The best of the members of the cells looked into (m, p), (m, width) int64, -1 where there are fewer."""
+        m, probes = looks.shape
         visits = torch.argsort(looks.reshape(-1), stable=True)
         bounds = [0, *torch.bincount(looks.reshape(-1), minlength=len(self.routing)).cumsum(0).tolist()]
         values = torch.full((m * probes, width), torch.inf, device=asked.device)
