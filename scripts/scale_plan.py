@@ -36,9 +36,9 @@ class Rates:
         Seconds for a message.
     """
 
-    pair: float = 1.53e-10
+    pair: float = 9.3e-11
     cells: float = 1.8e-7
-    step: float = 2.2e-7
+    step: float = 2.1e-7
     edge: float = 1.1e-7
     bandwidth: float = 25e9
     latency: float = 2e-5

@@ -70,13 +70,16 @@ def test_two_processes_make_the_same_files(here, variables):
     ("arguments", "said"),
     [
         (["absent.npy"], "absent.npy: there is no such file or folder, nor a built-in set (digits, iris, wine)"),
-        (["rows.npy", "-o", "absent/map.html", "--set", "checkpoint_dir=kept"], "cannot write absent/map.html: there is no folder absent"),
+        (
+            ["rows.npy", "-o", "absent/map.html", "--set", "checkpoint_dir=kept"],
+            "cannot write absent/map.html: there is no folder absent",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_once(here, variables, arguments, said):
     """By the first process, and nothing is started again for it."""
     process = called(here, variables, *arguments, "--processes", 2)
-    out, err = ended(process)
+    _, err = ended(process)
     assert process.returncode == 1, err
     assert err.splitlines()[0] == f"Error: {said}"
     assert len([line for line in err.splitlines() if not line.startswith("Hint")]) == 1, err
@@ -99,7 +102,7 @@ def test_a_killed_process_without_checkpoints_is_named(here, variables):
         assert time.monotonic() < until
         time.sleep(0.05)
     os.kill(children(process)[1], signal.SIGKILL)
-    out, err = ended(process)
+    _, err = ended(process)
     assert process.returncode == 1
     assert "process 1 was ended by SIGKILL" in err
     assert "--set checkpoint_dir=FOLDER" in err
@@ -126,7 +129,7 @@ def test_ctrl_c_writes_the_map_so_far(here, variables):
         assert time.monotonic() < until
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    out, err = ended(process)
+    _, err = ended(process)
     assert process.returncode == 130, err
     assert "interrupted after" in err
     assert (here / "map.parquet").exists()

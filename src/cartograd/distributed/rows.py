@@ -32,7 +32,7 @@ def all_rows(values: Any) -> Any:
         return values
     with ranks.one_for_all("rows of all"):
         own = values if isinstance(values, torch.Tensor) else torch.as_tensor(numpy.asarray(values))
-        whole = ranks.gathered(own.detach(), f"all rows of shape {tuple(own.shape[1:])}")
+        whole = ranks.gathered(own.detach(), f"all rows, {own.dtype} of shape {tuple(own.shape[1:])}")
     return whole if isinstance(values, torch.Tensor) else whole.numpy()
 
 

@@ -28,7 +28,8 @@ class Asked:
 def listening() -> Iterator[Asked]:
     """Take note of the first signal; the second of a kind does what it always does.
 
-    Signals come to the main thread alone: in another one nothing is watched.
+    One that nobody has answered by the end, because the work was over, is answered then. Signals come to the main
+    thread alone: in another one nothing is watched.
     """
     asked = Asked()
     if threading.current_thread() is not threading.main_thread():
@@ -47,3 +48,5 @@ def listening() -> Iterator[Asked]:
     finally:
         for number in WATCHED:
             signal.signal(number, before[number] or signal.SIG_DFL)
+    if asked.number:
+        asked.leave()

@@ -31,6 +31,7 @@ from cartograd.embedding.sharing import (
     placed_by_all,
     rows_to_join_by,
     shared,
+    shared_seed,
     source_of,
     start_of,
     whole_graph,
@@ -192,7 +193,7 @@ class AffinityMatcher(SharedFit, Estimator):
 
     def _fit(self, given: Given, y: Any) -> None:
         self.report_ = Report(method=type(self).__name__, n=given.rows.count, d=given.rows.width)
-        self._seed = seed_of(self.random_state)
+        self._seed = shared_seed(self, seed_of(self.random_state))
         with self.report_.phase("duplicates"):
             self._given, source = source_of(self, given)
         if source.n == 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from typing import Any
 
 import numpy
@@ -9,6 +11,7 @@ import torch
 
 from cartograd.affinity import categorical_intersection
 from cartograd.affinity.supervised import far_distance
+from cartograd.distributed import Ranks
 from cartograd.errors import InputError
 from cartograd.neighbors import Graph
 
@@ -30,6 +33,30 @@ def known_labels(y: Any, n: int) -> torch.Tensor:
     known = values[~unknown]
     codes[~unknown] = numpy.unique(known.astype(str) if values.dtype == object else known, return_inverse=True)[1]
     return torch.from_numpy(codes)
+
+
+def labels_of_all(ranks: Ranks, y: Any) -> Any:
+    """The labels of all processes, in the order of their ranks, each having been given its own: numbers or words."""
+    values = _array(y)
+    kind = {"b": 0, "i": 0, "u": 0, "f": 1}.get(values.dtype.kind, 2)
+    most = max(one for (one,) in ranks.agree("kinds of labels", kind))
+    if most < 2:
+        plain = torch.from_numpy(values.astype(numpy.float64 if most else numpy.int64))
+        return ranks.gathered(plain, f"labels of shape {tuple(plain.shape[1:])}").numpy()
+    words = json.dumps([None if _is_unknown(one) else str(one) for one in values.reshape(-1).tolist()]).encode()
+    sizes = [size for (size,) in ranks.agree("words of labels", len(words))]
+    every = ranks.gathered(torch.tensor(list(words), dtype=torch.uint8), "words of labels").split(sizes)
+    return numpy.array([one for part in every for one in json.loads(bytes(part.tolist()))], dtype=object)
+
+
+def check_same_labels(ranks: Ranks, y: Any) -> None:
+    """Refuse labels that differ between processes which were all given the same rows."""
+    codes = [code for (code,) in ranks.agree("labels", zlib.crc32(repr(_array(y).tolist()).encode()))]
+    other = [rank for rank, code in enumerate(codes) if code != codes[0]]
+    if other:
+        raise InputError(
+            f"y is not the same in process 0 and process {other[0]}: all have the same rows, and need all y"
+        )
 
 
 def _array(y: Any) -> Any:

@@ -47,9 +47,11 @@ class TrainingKeeper:
 
     def stops(self) -> bool:
         """Whether a signal asks the training to stop; processes that share it are told with each step's gradients."""
-        if self.ranks is not None:
-            self.asked.number, self.ranks.heard = self.ranks.heard, 0
-        return self.asked.number > 0
+        if self.ranks is None:
+            return self.asked.number > 0
+        heard, self.ranks.heard = self.ranks.heard, 0
+        self.asked.number = heard or self.asked.number
+        return heard > 0
 
     def leave(self, over: str | None = None) -> None:
         """Save, and end as the signal has it."""

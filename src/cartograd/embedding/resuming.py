@@ -107,14 +107,15 @@ class Keeper:
         return over
 
     def _asked(self) -> int:
-        """The signal that ends the fit; processes that share it answer at the same step."""
+        """The signal that ends the fit; processes that share it answer at the same step, once all have heard of it."""
         model = self.model
         if model._ranks is None:
             return self.asked.number
         if model._bounds is None and model.n_iter_ % HEARING == 0:
             model._ranks.hear("steps of a map that each process makes")
-        self.asked.number, model._ranks.heard = model._ranks.heard or self.asked.number, 0
-        return self.asked.number
+        heard, model._ranks.heard = model._ranks.heard, 0
+        self.asked.number = heard or self.asked.number  # one that came since is told with the next step
+        return heard
 
     def save(self, over: bool) -> None:
         """Write the present state; with several processes the first one does, for all."""

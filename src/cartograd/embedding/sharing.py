@@ -25,6 +25,7 @@ from cartograd.affinity.fuzzy import memberships, smooth_distances
 from cartograd.distributed import Part, Ranks, find_ranks, row_bounds
 from cartograd.distributed.edges import own_graph
 from cartograd.distributed.search import Wanted, search_own
+from cartograd.embedding.labels import check_same_labels, labels_of_all
 from cartograd.embedding.neighbourhood import FARTHEST, Neighbourhood
 from cartograd.embedding.resuming import parameters_of, told
 from cartograd.embedding.rowkeys import row_keys
@@ -42,7 +43,6 @@ from cartograd.errors import InputError
 from cartograd.neighbors import Graph
 from cartograd.neighbors.intake import Given
 from cartograd.neighbors.rows import Rows, SparseRows, TensorRows
-from cartograd.neighbors.validate import array_from
 
 if TYPE_CHECKING:
     from cartograd.embedding.base import AffinityMatcher
@@ -79,13 +79,15 @@ def joined(model: AffinityMatcher, given: Given, y: Any) -> tuple[Given, Any]:
     check_alike(model, ranks)
     found = _facts(ranks, given)
     if getattr(model, "distributed", "auto") != "sharded" and bool((found == found[0]).all()):
+        if y is not None:
+            check_same_labels(ranks, y)
         return given, y
     _check_shards(found, getattr(model, "distributed", "auto"))
     counts = found[:, 0].tolist()
     before = sum(counts[: ranks.rank])
     model._shown_rows = slice(before, before + counts[ranks.rank])
     if y is not None:
-        y = ranks.gathered(torch.as_tensor(array_from(y, "y")), "labels").numpy()
+        y = labels_of_all(ranks, y)
     log.info("%d processes hold %s rows of %d", ranks.size, counts, sum(counts))
     if _stays_spread(model, given, y):
         held = [sum(counts[:rank]) for rank in range(ranks.size + 1)]
@@ -124,6 +126,11 @@ def check_alike(model: AffinityMatcher, ranks: Ranks) -> None:
                 f"{name} is not the same in process 0 and process {other[0]} (here, in process {ranks.rank}, it is "
                 f"{text}): give all processes the same parameters"
             )
+
+
+def shared_seed(model: AffinityMatcher, seed: int) -> int:
+    """The first process's seed: generators given as `random_state` may stand elsewhere in each."""
+    return seed if model._ranks is None else model._ranks.agree("seeds", seed)[0][0]
 
 
 def _facts(ranks: Ranks, given: Given) -> torch.Tensor:

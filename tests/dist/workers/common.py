@@ -65,3 +65,12 @@ def same(a, b, within=0.0):
     assert a.shape == b.shape, (a.shape, b.shape)
     apart = float(numpy.abs(a - b).max()) if a.size else 0.0
     assert apart <= within * float(b.std() if b.size else 1.0), f"{apart} apart, of {float(b.std())}"
+
+
+def raised(work):
+    """The error that `work` ends with."""
+    try:
+        work()
+    except BaseException as error:
+        return error
+    raise AssertionError("nothing was raised")

@@ -103,7 +103,9 @@ def maps_by_an_encoder():
 
 def a_module_with_running_means():
     """Every process ends with the same module, although each has seen its own rows alone."""
-    module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+    module = torch.nn.Sequential(
+        torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 2)
+    )
     model = umap(encoder=module, hidden_sizes=None).fit(X)
     ranks = find_ranks("auto")
     for name, one in model.encoder_.state_dict().items():

@@ -1,11 +1,15 @@
 """What goes wrong in one process, and what all of them say; after each the processes work together again."""
 
+import os
 import re
+import signal
 import time
+import warnings
 
 import numpy
 import torch
-from common import FOLDER, RANK, SIZE, alone, rows, run, same, shard
+from common import FOLDER, RANK, SIZE, alone, raised, rows, run, same, shard
+from scipy.sparse import csr_array
 
 import cartograd
 from cartograd.distributed import all_rows, find_ranks
@@ -27,15 +31,6 @@ def umap(**options):
     return cartograd.UMAP(**{**STEPS, **options})
 
 
-def raised(work):
-    """The error that `work` ends with."""
-    try:
-        work()
-    except BaseException as error:
-        return error
-    raise AssertionError("nothing was raised")
-
-
 def fails(work, here, said, elsewhere=DistributedError, guilty=LAST):
     """`work` raises `here` in one process and its message in all others, soon; then a map is made as if nothing was."""
     began = time.monotonic()
@@ -43,7 +38,7 @@ def fails(work, here, said, elsewhere=DistributedError, guilty=LAST):
     assert time.monotonic() - began < 20
     assert isinstance(found, here if guilty == RANK else elsewhere), repr(found)
     assert re.search(said, str(found)), str(found)
-    if guilty != RANK and elsewhere is DistributedError:
+    if guilty != RANK and guilty < SIZE and elsewhere is DistributedError:
         assert f"process {guilty} of {SIZE} failed" in str(found), str(found)
     if RANK == 0:
         assert find_ranks("auto")._depth == 0
@@ -214,7 +209,52 @@ def places_of_bad_rows():
     same(model.transform(shard(X)), model.embedding_)
 
 
+def other_labels():
+    y = numpy.arange(300) % 3
+    fails(lambda: umap().fit(X, y + (RANK == LAST)), InputError, "y is not the same", InputError)
+    fails(
+        lambda: umap().fit(shard(X), shard(y) if RANK < LAST else None), DistributedError, "same", DistributedError, 99
+    )
+    fails(lambda: umap().fit(shard(X), shard(y)[: 9 if RANK == LAST else None]), InputError, "one label", InputError)
+
+
+def rows_of_another_kind():
+    """Dense ones in one process and sparse ones in another."""
+    own = shard(X) if RANK < LAST else csr_array(shard(X))
+    fails(lambda: umap().fit(own), DistributedError, "same", DistributedError, 99)
+
+
+def a_signal_to_one():
+    """It comes while the others are on, and all end after the same step; with SIGTERM all leave."""
+    kinds = {
+        "each its rows": umap(max_iter=50),
+        "each all": cartograd.COSNE(max_iter=50, perplexity=8, check_interval=5),
+    }
+    for number in (signal.SIGINT, signal.SIGTERM):
+        for name, model in kinds.items():
+
+            def ask(step, Z, loss, number=number):
+                if RANK == LAST and step == 15:
+                    os.kill(os.getpid(), number)
+
+            folder = FOLDER / f"signal {number} {name}"
+            model.set_params(callbacks=[ask], checkpoint_dir=folder, checkpoint_every=100, check_interval=5)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                if number == signal.SIGTERM:
+                    assert raised(lambda model=model: model.fit(X)).code == 143
+                else:
+                    model.fit(X)
+            step = 16 if name == "each its rows" else 20
+            assert [path.name for path in folder.iterdir()] == [f"step-{step:010d}.safetensors"]
+            assert number == signal.SIGTERM or model.n_iter_ == step
+    same(umap().fit_transform(X), alone(umap(), X))
+
+
 CHECKS = [
+    other_labels,
+    rows_of_another_kind,
+    a_signal_to_one,
     a_bad_value,
     another_number_of_rows,
     another_number_of_columns,

@@ -121,6 +121,10 @@ def batches_of_own_rows():
 def labels():
     spread(umap(), X, y=LABELS)
     same(umap().fit_transform(X, LABELS), alone(umap(), X, LABELS))
+    words = numpy.array([f"class {one}" if one >= 0 else None for one in LABELS], dtype=object)
+    same(umap().fit_transform(shard(X), shard(words)), shard(alone(umap(), X, LABELS)))
+    mixed = shard(LABELS).astype("float64") if RANK == 0 else shard(LABELS)
+    same(umap().fit_transform(shard(X), mixed), shard(alone(umap(), X, LABELS)))
 
 
 def other_metrics():
@@ -129,6 +133,7 @@ def other_metrics():
     spread(umap(metric=lambda a, b: (a - b).abs().amax(-1)), X)
     D = numpy.sqrt(((X[:, None] - X) ** 2).sum(2))
     same(umap(metric="precomputed").fit_transform(D), alone(umap(metric="precomputed"), D))
+    spread(umap(metric="precomputed"), D)
 
 
 def given_neighbours():
@@ -141,6 +146,29 @@ def starts():
     for init in ("normal", "spectral", first):
         same(umap(init=init).fit_transform(X), alone(umap(init=init), X))
         spread(umap(init=init), X)
+
+
+def generators_that_stand_elsewhere():
+    """The first process's seed is taken by all."""
+    Z = umap(random_state=numpy.random.RandomState(RANK)).fit_transform(X)
+    same(Z, alone(umap(random_state=numpy.random.RandomState(0)), X))
+
+
+def a_loss_of_ones_own():
+    """Each process makes the whole map."""
+
+    class Own(cartograd.UMAP):
+        def _compute_attractive_loss(self):
+            return 2 * super()._compute_attractive_loss()
+
+    model = Own(n_neighbors=8, **STEPS)
+    same(model.fit_transform(X[:200]), alone(model, X[:200]))
+    spread(model, X[:200])
+
+
+def duplicates_that_are_kept():
+    doubled = numpy.concatenate([X[:300], X[1:301]])
+    spread(umap(process_duplicates=False), doubled)
 
 
 def transforms():
@@ -242,6 +270,9 @@ CHECKS = [
     other_metrics,
     given_neighbours,
     starts,
+    generators_that_stand_elsewhere,
+    a_loss_of_ones_own,
+    duplicates_that_are_kept,
     transforms,
     saved_and_loaded,
     components_by_sums,
