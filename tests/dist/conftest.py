@@ -105,7 +105,7 @@ def launch():
     """A function that starts a `Launch` and, unless told otherwise, waits for its good end."""
     begun = []
 
-    def launched(script, processes, folder, *arguments, limit=120, status=0, restarts=0, **variables):
+    def launched(script, processes, folder, *arguments, limit=240, status=0, restarts=0, **variables):
         one = Launch(script, processes, folder, arguments, restarts, variables).start()
         begun.append(one)
         if limit is None:

@@ -16,7 +16,7 @@ import cartograd
 
 pytestmark = pytest.mark.dist
 
-LIMIT = 120
+LIMIT = 240
 
 
 def called(here, variables, *arguments):

@@ -15,10 +15,10 @@ pytestmark = pytest.mark.dist
 
 STEPS = 150
 EVERY = 5
-TIMEOUT = 6
+TIMEOUT = 10
 
 
-def pids(job, attempt, limit=60):
+def pids(job, attempt, limit=120):
     """The processes of an attempt, once all of them have begun."""
     paths = [job.folder / f"begun-{attempt}-{rank}" for rank in range(job.processes)]
     waited_for(lambda: all(path.exists() for path in paths), job, limit, f"attempt {attempt} did not begin")
@@ -49,7 +49,7 @@ def killed_at_random(launch, folder, times, processes, seed, method="UMAP"):
         print(f"attempt {attempt}: process {victim} after {moment:.3f} s")
         time.sleep(moment)
         os.kill(running[victim], signal.SIGKILL)
-    assert job.wait(120) == 0, job.said()
+    assert job.wait(240) == 0, job.said()
     for told in job.told():
         assert told == {"steps": STEPS, "attempt": str(times), "apart": 0.0}
     kept = sorted(path.name for path in (folder / "kept").iterdir())
@@ -61,7 +61,7 @@ def test_killed_five_times(launch, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("processes", "method"), [(2, "UMAP"), (4, "UMAP"), (2, "TSNE"), (2, "PACMAP")])
 def test_killed_twenty_times(launch, tmp_path, processes, method):
     killed_at_random(launch, tmp_path, 20 if method == "UMAP" else 5, processes, random.randrange(10**6), method)
@@ -73,7 +73,7 @@ def test_asked_to_end(launch, tmp_path, number):
     folder = tmp_path
     job = launch("kept.py", 2, folder, "UMAP", STEPS, 0.02, limit=None)
     pids(job, 0)
-    waited_for(lambda: steps(job) > 10, job, 60, "no steps were taken")
+    waited_for(lambda: steps(job) > 10, job, 120, "no steps were taken")
     job.process.send_signal(number)
     assert job.wait(30) != 0
     reached = [path.name for path in sorted((folder / "kept").iterdir())][-1]
@@ -95,14 +95,14 @@ def test_asked_to_end(launch, tmp_path, number):
 
 @pytest.mark.parametrize("method", ["UMAP", "encoder"])
 def test_one_that_stands_still(launch, tmp_path, method):
-    """The others say so within the time that was set, and a second more."""
+    """The others say so within the time that was set, and a few seconds more."""
     job = launch("kept.py", 2, tmp_path, method, 5000, 0.02, limit=None, CARTOGRAD_DIST_TIMEOUT=TIMEOUT)
     running = pids(job, 0)
-    waited_for(lambda: (tmp_path / "kept").exists() and any((tmp_path / "kept").iterdir()), job, 60, "no checkpoint")
+    waited_for(lambda: (tmp_path / "kept").exists() and any((tmp_path / "kept").iterdir()), job, 120, "no checkpoint")
     os.kill(running[1], signal.SIGSTOP)
     began = time.monotonic()
     waited_for(lambda: (tmp_path / "0.json").exists(), job, TIMEOUT + 15, "nothing was said")
-    assert time.monotonic() - began < TIMEOUT + 5
+    assert time.monotonic() - began < TIMEOUT + 8
     waited_for(lambda: (tmp_path / "0.json").read_text().endswith("}"), job, 5, "nothing was said")
     os.kill(running[1], signal.SIGKILL)
     assert job.wait(60) != 0

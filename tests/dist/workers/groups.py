@@ -44,17 +44,17 @@ def one_that_does_not_come():
     """Half an hour is gloo's own limit; ours holds in a group of the script, too."""
     open_group("silent")
     umap().fit(X)
-    os.environ["CARTOGRAD_DIST_TIMEOUT"] = "3"
+    os.environ["CARTOGRAD_DIST_TIMEOUT"] = "6"
     torch.distributed.destroy_process_group()
     open_group("silent again")
     umap().fit(X)
     began = time.monotonic()
     if RANK == 0:
         assert "did not answer in time" in str(raised(lambda: umap().fit(X)))
-        assert 2 < time.monotonic() - began < 15
+        assert 5 < time.monotonic() - began < 20
         assert "start all of them again" in str(raised(lambda: umap().fit(X)))
     else:
-        time.sleep(8)
+        time.sleep(12)
     torch.distributed.destroy_process_group()
     os.environ["CARTOGRAD_DIST_TIMEOUT"] = "60"
 
