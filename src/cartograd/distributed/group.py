@@ -85,20 +85,28 @@ def timeout() -> timedelta:
 
 
 def _open_group() -> None:
-    cuda = torch.cuda.is_available() and torch.distributed.is_nccl_available()
-    if cuda:
+    if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
     dist: Any = torch.distributed
     store, rank, size = next(iter(dist.rendezvous("env://", timeout=timeout())))
     # torchrun keeps its store when it starts all again, with the addresses of processes that are no more
     fresh = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-    backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
     try:
-        torch.distributed.init_process_group(backend, store=fresh, rank=rank, world_size=size, timeout=timeout())
+        torch.distributed.init_process_group(_backend(), store=fresh, rank=rank, world_size=size, timeout=timeout())
     except RuntimeError as error:
         raise _unreached(rank, size, error) from error
     _opened[:] = [torch.distributed.group.WORLD]
     atexit.register(_close_group)
+
+
+def _backend() -> str:
+    """What carries tensors: NCCL those of GPUs, where every process of a machine has one of its own; gloo all others.
+
+    NCCL refuses two processes on one GPU; their tensors go through memory of the CPU then.
+    """
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    own = torch.cuda.is_available() and torch.cuda.device_count() >= here
+    return "cpu:gloo,cuda:nccl" if own and torch.distributed.is_nccl_available() else "gloo"
 
 
 def _unreached(rank: int, size: int, error: RuntimeError) -> LostProcessError:
