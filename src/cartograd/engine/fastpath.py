@@ -92,10 +92,13 @@ _RECORD = """
     node.device = CPU if out.is_cpu else out.device
     frame = get_frame({depth})
     code = frame.f_code
-    if known_file(code.co_filename, True):
+    if code is user_code:  # called from the same function as the last time
+        node.code = code
+        node.instruction = frame.f_lasti
+    elif known_file(code.co_filename, True):
         node.code, node.instruction = calling_place(frame)
     else:
-        node.code = code
+        node.code = user_code = code
         node.instruction = frame.f_lasti
     node.watchers = None
     made = new(Tensor)
@@ -136,7 +139,7 @@ def source_of(op: Primitive, arithmetic: bool, depth: int = 1) -> str:
         "result_only": "[0]" if op.extra else "",
         "depth": depth,
     }
-    text = f"def {op.name}({', '.join(signature)}):\n    pattern = 0\n    foreign = False\n"
+    text = f"def {op.name}({', '.join(signature)}):\n    global user_code\n    pattern = 0\n    foreign = False\n"
     for name in tensors:
         bit = 1 << inputs.index(name) if name in inputs else 0
         text += _UNWRAP.format(name=name, arguments=arguments, bit=bit).removeprefix("\n")
@@ -196,6 +199,7 @@ def specialise(
         "plans": plans,
         "record_many": record_many,
         "set_grad": torch._C._set_grad_enabled,
+        "user_code": None,
         "version_of": version_of,
         "wrap": wrap,
     }
