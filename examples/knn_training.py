@@ -44,7 +44,7 @@ def main(steps=150, batch=256, from_matrix=False):
     X, y = load_digits(return_X_y=True)
     X, y = torch.as_tensor(X, dtype=torch.float32) / 16, torch.as_tensor(y)
     encoder = nn.Sequential(nn.Linear(64, 100), nn.ReLU(), nn.Linear(100, 2))
-    optimizer = torch.optim.Adam(encoder.parameters(), lr=1e-2)
+    optimizer = torch.optim.Adam(encoder.parameters(), lr=2e-3)
     before = neighbours_of_own_class(encoder, X[1200:], y[1200:])
     began = time.perf_counter()
     for step in range(steps):

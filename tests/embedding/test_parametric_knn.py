@@ -48,5 +48,5 @@ def test_gradients_reach_the_weights_as_torch_has_them(example, from_matrix):
 
 @pytest.mark.parametrize("from_matrix", [False, True])
 def test_the_encoder_learns(example, from_matrix):
-    before, after = example.main(steps=60, from_matrix=from_matrix)
+    before, after = example.main(from_matrix=from_matrix)
     assert before < 0.5 < 0.6 < after, (before, after)
