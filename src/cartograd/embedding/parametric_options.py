@@ -58,7 +58,7 @@ class EncoderTraining:
         Of the first step; it falls linearly to 0 over the epochs.
     optimizer : str or class, default="Adam"
         An optimiser of ``torch.optim``.
-    weight_penalty : float, default=1e-3
+    weight_penalty : float, default=1e-4
         The optimiser's weight decay.
     negative_rate : int, default=None
         Negatives for each edge; None for the method's own number.
@@ -87,7 +87,7 @@ class EncoderTraining:
 
     learning_rate: float = 3e-3
     optimizer: Any = "Adam"
-    weight_penalty: float = 1e-3
+    weight_penalty: float = 1e-4
     negative_rate: int | None = None
     standardize: bool = True
     warm_start_epochs: int = 5
