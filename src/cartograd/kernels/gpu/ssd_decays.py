@@ -56,8 +56,9 @@ def decay_gradients_kernel(
     """dda_l = sum over k >= l in the chunk of dc_k, plus <G, H_next>, for STRETCH chunks of one head.
 
     dc_k is the sum of a step's inner products, which come in parts: of queries those of each block of the state's
-    channels, then those from within the chunk; of keys those of the state, then those from within. In the last chunk <G, H_next> = exp(c_end) <G, H> + sum of <f v, B G'>; the one before
-    has all of the chunk's dc more. It is computed anew every STRETCH chunks, so that errors do not add up.
+    channels, then those from within the chunk; of keys those of the state, then those from within. In the last chunk
+    <G, H_next> = exp(c_end) <G, H> + sum of <f v, B G'>; the one before has all of the chunk's dc more. It is computed
+    anew every STRETCH chunks, so that errors do not add up.
 
     Keys' inner products are what `scale` and `same` multiply: divided by them, they are their gradients.
     """
