@@ -93,7 +93,7 @@ ROWS = {
     "seeded-70k-2": fits("UMAP fit, both with random_state", OURS, UMAP_FIXED, "5", 70_000, 2),
     "tsne-10k": fits("TSNE fit", TSNE, OPENTSNE, "2", 10_000, 1, kl=30.0),
     "tsne-70k": fits("TSNE fit", TSNE, OPENTSNE, "2", 70_000, 1, kl=30.0),
-    "pacmap-10k": fits("PACMAP fit", *PACMAP, "1.5", 10_000, 1),
+    "pacmap-10k": fits("PACMAP fit", *PACMAP, "", 10_000, 1),
     "pacmap-70k": fits("PACMAP fit", *PACMAP, "1.5", 70_000, 1),
     "import": Row("import cartograd | import umap", "import cartograd", "import umap", "5", **IMPORTS),
     "import-after-torch": Row(
