@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from cartograd.errors import MemoryBudgetError
+from cartograd.kernels import cpu
+from cartograd.neighbors import screened
 from cartograd.neighbors.searching import EXACT_UP_TO
 from cartograd.neighbors.tiles import TILE_ROWS
 from cartograd.neighbors.workers import thread_count
@@ -78,9 +80,15 @@ def graph_bytes(n: int, k: int, d: int, size: int, sampled: int = 0) -> float:
         Points drawn for each row at a step.
     """
     threads = thread_count()  # each works on a tile of its own
-    search = 10.0 * min(n, TILE_ROWS) ** 2 * threads if n <= EXACT_UP_TO else 60e6 + 10e6 * threads
+    search = _exact_search(n, d) * threads if n <= EXACT_UP_TO else 60e6 + 10e6 * threads
     copies = d * size * max(3.4 * min(n, BLOCKS), 1.1 * n)
     return 10e6 + search + copies + n * (600.0 + 120.0 * k + 28.0 * sampled)
+
+
+def _exact_search(n: int, d: int) -> float:
+    """What a thread of an exact search takes: a tile of distances, or of their lower bounds, which is smaller."""
+    bounds = n >= screened.LEAST_ROWS and n * d <= screened.MOST and cpu.usable()
+    return 10.0 * screened.TILE if bounds else 10.0 * min(n, TILE_ROWS) ** 2
 
 
 def refuse_if_too_large(model: AffinityMatcher, source: Source) -> None:
