@@ -31,7 +31,7 @@ def turned_keys(rows: Tensor, bias: Tensor, theta: Tensor, pairing: str = "adjac
     kernels = _kernels(rows, bias, theta)
     if kernels is not None:
         return kernels.turned(_last_whole(rows), bias.contiguous(), theta.contiguous(), pairing == "adjacent")
-    return _turned(_spread(rows, bias, theta), theta, pairing).to(rows.dtype)
+    return composed(rows, bias, theta, pairing)
 
 
 @turned_keys.vjp("rows", "bias", "theta")
