@@ -20,7 +20,7 @@ import torch
 
 import cartograd
 from cartograd.affinity import UMAPAffinity
-from cartograd.affinity.counter import stream
+from cartograd.embedding.ring import ring_order
 from cartograd.kernels import gpu
 from cartograd.neighbors import fused, search
 from cartograd.neighbors.rows import TensorRows
@@ -161,8 +161,11 @@ def kernel_rows(X):
         f"{moved / taken / 1e9:.2f} TB/s, {moved / taken / 1e9 / MEASURED['copy']:.0%} of the copy")  # fmt: skip
     taken = milliseconds(lambda: repulsion.student_sums(Z[:40_000], Z[:40_000], True))
     say("t-SNE repulsion, all pairs of 40000", f"{taken:.2f} ms", "", None, f"{1.6e9 / taken / 1e6:.0f} G pairs/s")
+    order, out = ring_order(n, 0, CARD), torch.zeros_like(Z)
+    around, rows = Z[order], order.to(torch.int32)
     for count, contrast in ((5, False), (300, True)):
-        taken = milliseconds(lambda c=count, w=contrast: negatives.pushes(Z, stream(0, "x"), c, w))
+        shift = negatives.shifts(keys, count, n)[0]
+        taken = milliseconds(lambda s=shift, w=contrast: negatives.pushes(around, rows, s, w, 1.0, out))
         say(f"{count} random pushes a row, both ends", f"{taken * 1e3:.0f} us", "", None,
             f"{n * count / taken / 1e6:.0f} G pairs/s")  # fmt: skip
 

@@ -3,15 +3,14 @@
 import pytest
 import torch
 
-from cartograd.affinity.counter import hashed, stream
-from cartograd.embedding import gains
+from cartograd.affinity.counter import hashed, signed, stream
+from cartograd.embedding import gains, ring
 from cartograd.embedding.device_rows import PairsOnDevice, SampledOnDevice
 from cartograd.embedding.edge_clock import clock
 from cartograd.embedding.forces.edges import EdgeBlocks
 from cartograd.embedding.pair_forces import Pairs
 from cartograd.embedding.sampled_forces import push_both_ends
 from cartograd.embedding.sampled_rows import Kind
-from cartograd.embedding.sampling import Complement
 from cartograd.embedding.umap_device import UmapOnDevice
 from cartograd.embedding.umap_rows import Forces
 from cartograd.kernels import gpu
@@ -119,21 +118,40 @@ def test_pulls_along_edges(kernel_device, graph, places):
         torch.testing.assert_close(kernels.totals(places, edges, 2.0, logarithm), true, rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize(("count", "contrast"), [(5, False), (41, True), (300, True)])
-def test_random_pushes_of_both_ends(kernel_device, graph, places, count, contrast):
-    kernels, key = gpu.load("negatives"), stream(7, "negatives", 11)
-    drawn = Complement.of_self(400, kernel_device).draw_all(count, 7, 11)
-    assert torch.equal(kernels.drawn_in_torch(400, key, count, kernel_device), drawn)
-    found = kernels.pushes(places, key, count, contrast)
-    assert error(found, kernels.pushes_in_torch(places.double(), key, count, contrast)) < 1e-6
-    assert torch.equal(found, kernels.pushes(places, key, count, contrast))
+@pytest.mark.parametrize("n", [2, 3, 400, 1 << 24])
+def test_shifts_on_the_ring(kernel_device, n):
+    keys = [stream(7, "negatives", step) for step in (0, 11)]
+    found = gpu.load("negatives").shifts(torch.tensor([signed(key) for key in keys]).to(kernel_device), 300, n)
+    for key, row in zip(keys, found):
+        assert torch.equal(row.long(), ring.shifts(key, 300, n, kernel_device))
+
+
+@pytest.mark.parametrize(("count", "contrast"), [(1, True), (5, False), (41, True), (41, False), (300, True)])
+def test_random_pushes_of_both_ends(kernel_device, places, count, contrast):
+    kernels, order = gpu.load("negatives"), ring.ring_order(400, 7, kernel_device)
+    shift = ring.shifts(stream(7, "negatives", 11), count, 400, kernel_device)
+    arguments = places[order], order.int(), shift.int(), contrast, 0.7
+    found = kernels.pushes(*arguments, torch.zeros_like(places))
+    assert error(found, 0.7 * ring.pushes(places.double(), order, shift, contrast)) < 1e-6
+    for sizes in ({}, {"rows": 32, "lanes": 2, "warps": 1}):  # others than usual leave rows over at the end
+        again = kernels.pushes(*arguments, torch.ones_like(places), **sizes)
+        assert float((again - 1 - found).abs().max()) < 1e-6
+    assert torch.equal(found, kernels.pushes(*arguments, torch.zeros_like(places)))
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_pushes_of_very_few(kernel_device, places, n):
+    order, shift = ring.ring_order(n, 1, kernel_device), ring.shifts(5, 9, n, kernel_device)
+    few = places[:n]
+    found = gpu.load("negatives").pushes(few[order], order.int(), shift.int(), True, 1.0, torch.zeros_like(few))
+    assert error(found, ring.pushes(few.double(), order, shift, True)) < 1e-6
 
 
 @pytest.mark.parametrize(("c", "contrast"), [(1.0, True), (2.0, False)])
 def test_sampled_gradients_are_those_of_torch(kernel_device, graph, places, c, contrast):
     n, wide = 400, places.double()
     rows = SampledOnDevice(graph, Kind(c, contrast, 6), 3)
-    others = Complement.of_self(n, kernel_device).draw_all(6, 3, 4)
+    others = ring.drawn(rows.order, ring.shifts(stream(3, "negatives", 4), 6, n, kernel_device))
 
     def slope(s):
         w = 1 / (1 + s)
@@ -142,6 +160,9 @@ def test_sampled_gradients_are_those_of_torch(kernel_device, graph, places, c, c
     pull = EdgeBlocks.of(graph.to(dtype=torch.float64)).pull(wide, lambda s: 1 / (c + s))
     true = 1.5 * pull + 0.7 * push_both_ends(wide, others, slope)
     assert error(rows.gradient(places, 4, 1.5, 0.7), true) < 1e-6
+    s = (wide[:, None] - wide[others]).square().sum(2)
+    lost = torch.log((1 / (1 + s)).sum(1)) if contrast else torch.log((2 + s) / (1 + s)).sum(1)
+    assert rows.losses(places, 4)[1] == pytest.approx(float(lost.mean()), rel=1e-5)
 
 
 def test_pairs_of_three_kinds(kernel_device, places):

@@ -29,6 +29,12 @@ def later(key: int, places: int) -> int:
     return (key + places * _WEYL) & _MASK
 
 
+def signed(value: int) -> int:
+    """The int64 with the same 64 bits."""
+    value &= _MASK
+    return value - (1 << 64) if value >> 63 else value
+
+
 def uniform(key: int, shape: tuple[int, ...], device: torch.device, first: int = 0) -> torch.Tensor:
     """float64 numbers of the stream from its number `first` on, at least 0 and below 1, with 53 random bits."""
     total = math.prod(shape)
@@ -46,7 +52,7 @@ def hashed(key: int, places: torch.Tensor) -> torch.Tensor:
     if z.device.type == "cpu":
         _hash_array(_unsigned(z), key)
         return z
-    return _hash(z.mul_(_signed(_WEYL)).add_(_signed(key)))
+    return _hash(z.mul_(signed(_WEYL)).add_(signed(key)))
 
 
 def below(key: int, places: torch.Tensor, high: torch.Tensor | int) -> torch.Tensor:
@@ -95,12 +101,6 @@ def _hash_int(z: int) -> int:
     return z ^ (z >> 31)
 
 
-def _signed(value: int) -> int:
-    """The int64 with the same 64 bits."""
-    value &= _MASK
-    return value - (1 << 64) if value >> 63 else value
-
-
 def _shifted(z: torch.Tensor, by: int) -> torch.Tensor:
     """z >> by of an unsigned number: int64 shifts drag the sign bit along."""
     return (z >> by).bitwise_and_((1 << (64 - by)) - 1)
@@ -108,8 +108,8 @@ def _shifted(z: torch.Tensor, by: int) -> torch.Tensor:
 
 def _hash(z: torch.Tensor) -> torch.Tensor:
     """The hash of int64 numbers, which are overwritten."""
-    z.bitwise_xor_(_shifted(z, 30)).mul_(_signed(_FIRST))
-    z.bitwise_xor_(_shifted(z, 27)).mul_(_signed(_SECOND))
+    z.bitwise_xor_(_shifted(z, 30)).mul_(signed(_FIRST))
+    z.bitwise_xor_(_shifted(z, 27)).mul_(signed(_SECOND))
     return z.bitwise_xor_(_shifted(z, 31))
 
 

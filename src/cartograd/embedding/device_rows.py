@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 
-from cartograd.affinity.counter import stream
+from cartograd.affinity.counter import signed, stream
+from cartograd.embedding import ring
 from cartograd.embedding.sampled_rows import Kind
 from cartograd.kernels import gpu
 from cartograd.neighbors import Graph
 
 MOST_ROWS = 1 << 24
-"""Random rows are found by 31 random bits: with more rows than this, not all would be equally likely to 1 %."""
+"""Random rows are found by 32 random bits: with more rows than this, not all would be equally likely to 1 %."""
 
 
 def served(n: int, components: int, dtype: torch.dtype, device: torch.device) -> bool:
@@ -22,7 +23,10 @@ def served(n: int, components: int, dtype: torch.dtype, device: torch.device) ->
 
 
 class SampledOnDevice:
-    """As `cartograd.embedding.sampled_rows.SampledRows`, on a GPU; the random rows are the same.
+    """As `cartograd.embedding.sampled_rows.SampledRows`, on a GPU.
+
+    The random rows are others than on a CPU, which has those of `cartograd.embedding.sampling`: here they are drawn on
+    a ring, see `cartograd.embedding.ring`, so that a row knows who drew it and gathers all that moves it.
 
     Parameters
     ----------
@@ -38,21 +42,28 @@ class SampledOnDevice:
         self.kind, self.seed = kind, seed
         self.along, self.random = gpu.load("edges"), gpu.load("negatives")
         self.edges = self.along.edges_of(graph.indptr, graph.indices, graph.weights)
+        self.order = ring.ring_order(graph.n, seed, graph.device)
+        self._short = self.order.to(torch.int32)
 
     def gradient(self, Z: torch.Tensor, step: int, pull: float, strength: float) -> torch.Tensor:
         """The gradient at Z (n, 2), with the factors of attraction and repulsion."""
-        kind, key = self.kind, stream(self.seed, "negatives", step)
+        kind = self.kind
         gradient: torch.Tensor = self.along.pulls(Z, self.edges, 4 * pull, kind.c, 1)
         if kind.count:
-            gradient.add_(self.random.pushes(Z, key, kind.count, kind.contrast), alpha=strength)
+            key = torch.full((1,), signed(self._key(step)), dtype=torch.int64, device=Z.device)
+            shift = self.random.shifts(key, kind.count, len(Z))[0]
+            self.random.pushes(Z[self.order], self._short, shift, kind.contrast, strength, gradient)
         return gradient
 
     def losses(self, Z: torch.Tensor, step: int) -> tuple[float, float]:
         """The losses of attraction and repulsion, without their factors."""
-        kind, key = self.kind, stream(self.seed, "negatives", step)
+        kind = self.kind
         attraction = self.along.totals(Z, self.edges, kind.c, True)
-        repulsion = self.random.loss_in_torch(Z, key, kind.count, kind.contrast)
-        return float(attraction), float(repulsion)
+        shift = ring.shifts(self._key(step), kind.count, len(Z), Z.device)
+        return float(attraction), float(ring.loss(Z, self.order, shift, kind.contrast))
+
+    def _key(self, step: int) -> int:
+        return stream(self.seed, "negatives", step)
 
 
 class PairsOnDevice:

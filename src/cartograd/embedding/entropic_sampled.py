@@ -27,8 +27,8 @@ FORCES = (
 class EntropicSampled(EntropicInput, NegativeSamplingNeighborEmbedding):
     """A neighbour embedding of joint probabilities with random rows for its repulsion.
 
-    In float32 and in the plane, large maps on the CPU and all on a GPU are made by kernels, which draw the random rows
-    of ``neg_indices_`` without writing them down.
+    In float32 and in the plane, large maps on the CPU and all on a GPU are made by kernels. They write no random rows
+    down: on the CPU they draw those of ``neg_indices_``, on a GPU others (`cartograd.embedding.ring`).
     """
 
     if TYPE_CHECKING:

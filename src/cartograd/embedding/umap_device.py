@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from cartograd.affinity.counter import stream
+from cartograd.affinity.counter import signed, stream
 from cartograd.embedding.umap_rows import Forces
 from cartograd.kernels import gpu
 from cartograd.neighbors import Graph
@@ -91,9 +91,8 @@ class UmapOnDevice:
         return self.kernels.Course(first, rates, keys)
 
     def _filled(self, course: object, first: int, rates: Sequence[float], seed: int) -> object:
-        keys = [stream(seed, "negatives", step) for step in range(first, first + len(rates))]
-        signed = [key - (1 << 64) if key >> 63 else key for key in keys]
-        for room, values in zip(course, ([first], rates, signed), strict=True):  # type: ignore[call-overload]
+        keys = [signed(stream(seed, "negatives", step)) for step in range(first, first + len(rates))]
+        for room, values in zip(course, ([first], rates, keys), strict=True):  # type: ignore[call-overload]
             room.copy_(torch.tensor(values, dtype=room.dtype))
         return course
 
