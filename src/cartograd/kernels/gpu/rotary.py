@@ -110,6 +110,18 @@ def _where(steps, ROWS: tl.constexpr):
 
 
 @triton.jit
+def _of_head(
+    bias, theta, u, w, at, inside, head, heads, rank, ranks, angles,
+    PAIRS: tl.constexpr, R: tl.constexpr, ADJACENT: tl.constexpr,
+):  # fmt: skip
+    """A group's pairs with a head's bias, and the cosines and sines of its angles, of rows at steps `at` of all."""
+    one = tl.zeros((1,), tl.int64) + (head * ranks + rank) * R
+    bias_u, bias_w = _pair(bias, one, one >= 0, PAIRS, R, ADJACENT)
+    c, s = _angle(theta, at * heads + head, inside, angles, PAIRS)
+    return u + bias_u, w + bias_w, c, s
+
+
+@triton.jit
 def _turned(
     rows, bias, theta, out, r_batch, r_step, r_rank, r_group, steps, per_group, heads, ranks, angles,
     R: tl.constexpr, PAIRS: tl.constexpr, ADJACENT: tl.constexpr, ROWS: tl.constexpr,
@@ -117,14 +129,11 @@ def _turned(
     batch, step, inside = _where(steps, ROWS)
     group, rank = tl.program_id(1), tl.program_id(2)
     u, w = _pair(rows, batch * r_batch + step * r_step + rank * r_rank + group * r_group, inside, PAIRS, R, ADJACENT)
+    at = batch * steps + step
     for head in range(group * per_group, group * per_group + per_group):
-        place = (batch * steps + step) * heads + head
-        one = tl.zeros((1,), tl.int64) + (head * ranks + rank) * R
-        bias_u, bias_w = _pair(bias, one, one >= 0, PAIRS, R, ADJACENT)
-        c, s = _angle(theta, place, inside, angles, PAIRS)
-        x, y = u + bias_u, w + bias_w
-        at = (((batch * steps + step) * ranks + rank) * heads + head) * R
-        _store_pair(out, at, inside, c * x - s * y, s * x + c * y, PAIRS, R, ADJACENT)
+        x, y, c, s = _of_head(bias, theta, u, w, at, inside, head, heads, rank, ranks, angles, PAIRS, R, ADJACENT)
+        to = ((at * ranks + rank) * heads + head) * R
+        _store_pair(out, to, inside, c * x - s * y, s * x + c * y, PAIRS, R, ADJACENT)
 
 
 @triton.jit
@@ -136,24 +145,20 @@ def _turned_back(
     batch, step, inside = _where(steps, ROWS)
     group, rank, pair = tl.program_id(1), tl.program_id(2), tl.arange(0, PAIRS)
     u, w = _pair(rows, batch * r_batch + step * r_step + rank * r_rank + group * r_group, inside, PAIRS, R, ADJACENT)
+    at = batch * steps + step
     du, dw = tl.zeros((ROWS, PAIRS), tl.float32), tl.zeros((ROWS, PAIRS), tl.float32)
     for head in range(group * per_group, group * per_group + per_group):
-        place = (batch * steps + step) * heads + head
-        one = tl.zeros((1,), tl.int64) + (head * ranks + rank) * R
-        bias_u, bias_w = _pair(bias, one, one >= 0, PAIRS, R, ADJACENT)
-        c, s = _angle(theta, place, inside, angles, PAIRS)
-        x, y = u + bias_u, w + bias_w
-        at = (((batch * steps + step) * ranks + rank) * heads + head) * R
-        gu, gw = _pair(g, at, inside, PAIRS, R, ADJACENT)
+        x, y, c, s = _of_head(bias, theta, u, w, at, inside, head, heads, rank, ranks, angles, PAIRS, R, ADJACENT)
+        to = ((at * ranks + rank) * heads + head) * R
+        gu, gw = _pair(g, to, inside, PAIRS, R, ADJACENT)
         found = gw * (c * x - s * y) - gu * (s * x + c * y)
-        to = ((rank * batches + batch) * steps + step) * heads + head
+        of_theta = ((rank * batches + batch) * steps + step) * heads + head
         here = inside[:, None] & (pair < angles)[None, :]
-        tl.store(dtheta + to[:, None] * angles + pair[None, :], found, mask=here)
+        tl.store(dtheta + of_theta[:, None] * angles + pair[None, :], found, mask=here)
         back_u, back_w = c * gu + s * gw, c * gw - s * gu
         du += back_u
         dw += back_w
         of_bias = tl.zeros((1,), tl.int64) + ((tl.program_id(0) * heads + head) * ranks + rank) * R
         sum_u, sum_w = tl.sum(back_u, 0)[None, :], tl.sum(back_w, 0)[None, :]
         _store_pair(dbias, of_bias, of_bias >= 0, sum_u, sum_w, PAIRS, R, ADJACENT)
-    at = (((batch * steps + step) * ranks + rank) * groups + group) * R
-    _store_pair(drows, at, inside, du, dw, PAIRS, R, ADJACENT)
+    _store_pair(drows, ((at * ranks + rank) * groups + group) * R, inside, du, dw, PAIRS, R, ADJACENT)
