@@ -13,6 +13,7 @@ from cartograd.affinity.data import MetricLike, not_negative, plain
 from cartograd.embedding.memory import return_freed
 from cartograd.embedding.rowkeys import Distinct, Register, distinct_rows, row_keys
 from cartograd.neighbors import search
+from cartograd.neighbors.compiled_queries import CompiledQueries, query_cells
 from cartograd.neighbors.query_cells import QueryCells
 from cartograd.neighbors.rows import FileRows, Rows, SparseRows, TensorRows
 from cartograd.neighbors.searching import EXACT_UP_TO, EXACT_UP_TO_ON_GPU
@@ -73,12 +74,12 @@ class Source:
         many = self.n > (EXACT_UP_TO if self.rows.device.type == "cpu" else EXACT_UP_TO_ON_GPU)
         return many and moderate and self.metric in ("sqeuclidean", "euclidean") and isinstance(self.rows, TensorRows)
 
-    def _cells(self, k: int, seed: int) -> QueryCells:
+    def _cells(self, k: int, seed: int) -> CompiledQueries | QueryCells:
         """The cells of these rows, made when first asked for; not a part of what is saved."""
-        made: dict[tuple[int, int], QueryCells] = vars(self).setdefault("_made", {})
+        made: dict[tuple[int, int], CompiledQueries | QueryCells] = vars(self).setdefault("_made", {})
         if (k, seed) not in made:
             made.clear()
-            made[k, seed] = QueryCells(searchable(self.rows), k, seed)
+            made[k, seed] = query_cells(searchable(self.rows), k, seed)
         return made[k, seed]
 
 

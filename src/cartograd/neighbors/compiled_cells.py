@@ -147,10 +147,11 @@ class CompiledJoin:
         """The k best candidates of each row, or of `only` some, measured on `data` (n, d): ids, squared distances."""
         ids = torch.empty(len(data), k, dtype=torch.int64)
         value = torch.empty(len(data), k)
-        order = self.order.to(torch.int32).numpy()
+        named = data.numpy(), self.order.to(torch.int32).numpy()
 
         def part(start: int, stop: int) -> None:
-            self.kernels.rank(data.numpy(), order, start, stop, self.value, self.ids, SLACK, ids.numpy(), value.numpy())
+            lists = self.value, self.ids, SLACK, ids.numpy(), value.numpy()
+            self.kernels.rank(*named, *named, start, stop, *lists)
 
         if only is not None:
             for place in torch.argsort(self.order)[only].tolist():

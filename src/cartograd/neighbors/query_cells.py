@@ -30,6 +30,29 @@ EUCLIDEAN = METRICS["euclidean"]
 Found = tuple[torch.Tensor, torch.Tensor]
 
 
+def known_neighbours(rows: TensorRows, k: int, generator: torch.Generator) -> Found:
+    """A sample of the rows, (s,) int64, and the ids of their true neighbours, (s, k)."""
+    sample = torch.randperm(rows.count, generator=generator)[:SAMPLE].to(rows.device)
+    return sample, search_exactly(rows, k, EUCLIDEAN, PickedRows(rows, sample), sample)[0]
+
+
+def needed_probes(scores: torch.Tensor, homes: torch.Tensor, recall: float) -> int:
+    """How many cells some rows must look into to see this share of their neighbours.
+
+    Parameters
+    ----------
+    scores : torch.Tensor
+        (s, C) the rows' scores of all cells.
+    homes : torch.Tensor
+        (s, k) the cells of their neighbours.
+    recall : float
+        The share.
+    """
+    theirs = scores.gather(1, homes)
+    needed = torch.stack([(scores < column[:, None]).sum(1) for column in theirs.T], 1).reshape(-1) + 1
+    return int(needed.sort().values[min(int(recall * len(needed)), len(needed) - 1)])
+
+
 class QueryCells:
     """Rows in cells, ready to be asked for the nearest of them by Euclidean distance.
 
@@ -51,16 +74,8 @@ class QueryCells:
         home = self.routing.nearest(self.rows, 1)[:, 0]
         self.members = torch.argsort(home, stable=True)
         self.bounds = [0, *torch.bincount(home, minlength=len(self.routing)).cumsum(0).tolist()]
-        self.probes = self._measured_probes(home, k, generator)
-
-    def _measured_probes(self, home: torch.Tensor, k: int, generator: torch.Generator) -> int:
-        """The fewest cells in which a sample of rows would find `RECALL` of their neighbours."""
-        sample = torch.randperm(len(self.data), generator=generator)[:SAMPLE].to(self.data.device)
-        near, _ = search_exactly(self.rows, k, EUCLIDEAN, PickedRows(self.rows, sample), sample)
-        own = self.routing.scores(self.data[sample])
-        theirs = own.gather(1, home[near])
-        needed = torch.stack([(own < column[:, None]).sum(1) for column in theirs.T], 1).reshape(-1) + 1
-        return int(needed.sort().values[min(int(RECALL * len(needed)), len(needed) - 1)])
+        sample, near = known_neighbours(self.rows, k, generator)
+        self.probes = needed_probes(self.routing.scores(data[sample]), home[near], RECALL)
 
     def nearest(self, queries: torch.Tensor, k: int) -> Found:
         """The k nearest rows of each query, nearest first, (m, k) int64, and their distances."""

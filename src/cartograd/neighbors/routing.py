@@ -53,7 +53,7 @@ class Routing:
     def scores(self, rows: torch.Tensor) -> torch.Tensor:
         r""":math:`|c|^2/2 - x \cdot c`, (r, C): orders the cells of a row by distance."""
         half = (self.cells * self.cells).sum(1).div_(2).floor_()
-        return torch.addmm(half[None, :], _whole(rows, self.centre, self.scale), self.cells.T, alpha=-1)
+        return torch.addmm(half[None, :], whole(rows, self.centre, self.scale)[0], self.cells.T, alpha=-1)
 
     def nearest(self, rows: Rows, count: int) -> torch.Tensor:
         """The `count` nearest cells of every row, nearest first, (n, count) int64."""
@@ -74,8 +74,8 @@ def train(rows: Rows, count: int, generator: torch.Generator) -> Routing:
     centre = middle(rows)
     chosen = torch.randperm(rows.count, generator=generator)[: TRAINING_ROWS * count].to(rows.device)
     sample = rows.take(chosen)
-    scale = _scale(sample, centre)
-    sample = _whole(sample, centre, scale)
+    scale = whole_scale(sample, centre)
+    sample = whole(sample, centre, scale)[0]
     routing = Routing(centre, scale, sample[:count].clone())
     for _ in range(ROUNDS):
         routing = Routing(centre, scale, _means(sample, _assign(routing, sample), routing.cells))
@@ -97,15 +97,15 @@ def _means(sample: torch.Tensor, cell: torch.Tensor, old: torch.Tensor) -> torch
     return torch.where(members > 0, sums.div_(members.clamp(min=1)).round_().to(old.dtype), old)
 
 
-def _scale(sample: torch.Tensor, centre: torch.Tensor) -> float:
+def whole_scale(sample: torch.Tensor, centre: torch.Tensor) -> float:
     """So that all but far outliers end up within `LIMIT`."""
     lengths = torch.linalg.vector_norm(sample - centre, dim=1).to(torch.float64).sort().values
     radius = min(float(lengths[-1]), 3 * float(lengths[int(0.99 * (len(lengths) - 1))]) or float(lengths[-1]))
     return LIMIT / radius if radius > 0 else 1.0
 
 
-def _whole(rows: torch.Tensor, centre: torch.Tensor, scale: float) -> torch.Tensor:
-    """Rows as integers; those that are longer than `LIMIT` are pulled in to it."""
+def whole(rows: torch.Tensor, centre: torch.Tensor, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows as integers, (r, d) float32, and which of them were longer than `LIMIT` and pulled in to it, (r,)."""
     moved = ((rows - centre) * scale).to(torch.float32)
     length = torch.linalg.vector_norm(moved, dim=1, keepdim=True)
-    return moved.mul_(LIMIT / length.clamp(min=LIMIT)).round_()
+    return moved.mul_(LIMIT / length.clamp(min=LIMIT)).round_(), length[:, 0] > LIMIT

@@ -81,16 +81,29 @@ def test_ranking_is_by_distance_then_id_and_stops_at_the_bound(kernels):
     np.fill_diagonal(value, np.inf)
     np.fill_diagonal(ids, -1)
     out, raw = np.zeros((40, 7), np.int64), np.zeros((40, 7), np.float32)
-    kernels.rank(X, order, 0, 40, value, ids, 0.9999, out, raw)
+    kernels.rank(X, order, X, order, 0, 40, value, ids, 0.9999, out, raw)
     np.fill_diagonal(apart, np.inf)
     wanted = np.argsort(apart, axis=1, kind="stable")[:, :7]
     np.testing.assert_array_equal(out, wanted)
     np.testing.assert_allclose(raw, np.take_along_axis(apart, wanted, 1), rtol=1e-5, atol=1e-12)
     value[:, 3:], ids[:, 3:] = np.inf, -1
-    kernels.rank(X, order, 5, 6, value, ids, 0.9999, out, raw)
+    kernels.rank(X, order, X, order, 5, 6, value, ids, 0.9999, out, raw)
     assert (out[order[5], 3:] == -1).all()
     assert set(out[order[5], :3].tolist()) == set(order[:3].tolist()) - {int(order[5])}
     assert inverse[order[5]] == 5
+
+
+def test_ranking_of_rows_that_are_not_among_the_data(kernels):
+    rng = np.random.default_rng(6)
+    X, asked = rng.normal(size=(30, 300)).astype(np.float32), rng.normal(size=(8, 300)).astype(np.float32)
+    order, turns = rng.permutation(30).astype(np.int32), rng.permutation(8).astype(np.int32)
+    ids = np.tile(np.arange(30, dtype=np.int32), (8, 1))
+    value = rng.random((8, 30)).astype(np.float32)  # says nothing: with a slack of 0 all are measured
+    out, raw = np.zeros((8, 4), np.int64), np.zeros((8, 4), np.float32)
+    kernels.rank(asked, turns, X, order, 0, 8, value, ids, 0.0, out, raw)
+    apart = ((asked[:, None].astype(np.float64) - X[None]) ** 2).sum(2)
+    np.testing.assert_array_equal(out, np.argsort(apart, axis=1)[:, :4])
+    np.testing.assert_allclose(raw, np.sort(apart, axis=1)[:, :4], rtol=1e-5)
 
 
 def test_a_pass_of_descent(kernels):

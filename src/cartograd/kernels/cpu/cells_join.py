@@ -112,19 +112,20 @@ def squared_up_to(a, b, limit):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(
-    "void(float32[:, ::1], int32[::1], int64, int64, float32[:, ::1], int32[:, ::1], float32, int64[:, ::1], "
-    "float32[:, ::1])",
+    "void(float32[:, ::1], int32[::1], float32[:, ::1], int32[::1], int64, int64, float32[:, ::1], int32[:, ::1], "
+    "float32, int64[:, ::1], float32[:, ::1])",
     **_FLAGS,
 )
-def rank(data, order, start, stop, value, ids, slack, out_ids, out_value):  # type: ignore[no-untyped-def]
+def rank(asked, turns, data, order, start, stop, value, ids, slack, out_ids, out_value):  # type: ignore[no-untyped-def]
     """The nearest candidates of rows start to stop by squared distance, ties by id; -1 and infinity for none.
 
-    Rows are named by their place in `order`, answers by their place in `data`. Twice ``value`` times ``slack`` is a
-    lower bound of the squared distance: candidates are measured from the lowest on, until none can be nearer.
+    The candidates of row `turns[r]` of `asked` are in row r of `ids`, by their place in `order`; answers are by their
+    place in `data`. Twice ``value`` times ``slack`` is a lower bound of the squared distance: candidates are measured
+    from the lowest on, until none can be nearer.
     """
     k = out_ids.shape[1]
     for row in range(start, stop):
-        own = order[row]
+        own = turns[row]
         best, names = out_value[own], out_ids[own]
         best[:] = numpy.inf
         names[:] = -1
@@ -133,7 +134,7 @@ def rank(data, order, start, stop, value, ids, slack, out_ids, out_value):  # ty
             if ids[row, t] < 0 or 2 * value[row, t] * slack > best[k - 1]:
                 break
             name = order[ids[row, t]]
-            apart = squared_up_to(data[own], data[name], best[k - 1])
+            apart = squared_up_to(asked[own], data[name], best[k - 1])
             at = k
             while at > 0 and (apart < best[at - 1] or (apart == best[at - 1] and name < names[at - 1])):
                 at -= 1
