@@ -1,8 +1,8 @@
 """One contestant in a process of its own: reads a job (JSON) from its arguments, prints what it measured (JSON).
 
 The job: `make`, the Python expression that makes the estimator; `data` and `rows`; `threads`; `warm`, whether compilers
-finish in a smaller fit first; `task`, one of `fit`, `transform` and `import`; `out`, where the map is saved for
-`_scores.py`.
+finish in a smaller fit first, and of how many `warm_rows`; `task`, one of `fit`, `transform` and `import`; `out`, where
+the map is saved for `_scores.py`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         return eval(make, {package.__name__: package})
 
     if job["warm"]:
-        made().fit_transform(X[:WARM_ROWS])
+        made().fit_transform(X[: job.get("warm_rows", WARM_ROWS)])
         for thread in threading.enumerate():
             if thread.name == "cartograd-compile":  # behind the fit
                 thread.join()
