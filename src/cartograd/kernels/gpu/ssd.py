@@ -66,15 +66,15 @@ def backward(
     values, keys, queries, seeds = as_rows(v), as_rows(B), as_rows(C), as_rows(dy)
     decays = decayed(plan, da, trapezoid)
     batch, steps, heads = da.flatten(1, 2).shape
-    states, _ = swept(plan, values, keys, decays, steps, initial_state, v.shape[3], backwards=False)
+    states, last = swept(plan, values, keys, decays, steps, initial_state, v.shape[3], backwards=False)
     adjoints, dfirst = swept(plan, seeds, queries, decays, steps, dlast, C.shape[3], backwards=True)
     chunks, groups, planes = plan.chunks(steps), keys.shape[2], decays.shape[3]
     splits = split_heads(batch * chunks * groups, heads // groups, 2 * PROGRAMS)
     blocks, rows = triton.cdiv(B.shape[5], plan.block_r), batch * heads * chunks * plan.length
     dv, dda = torch.empty_like(v, memory_format=torch.contiguous_format), _by_head(da, da.dtype)
     dB, dC = (_parts(one, 0 if plan.alone else 2 * splits) for one in (B, C))
-    inner_i, inner_j = decays.new_empty((blocks + 1) * rows * C.shape[3]), decays.new_empty(2 * rows * B.shape[3])
-    inner_same, dscale, dsame = _trapezoid_room(decays, trapezoid, rows * v.shape[3], da)
+    inner_i, inner_j = decays.new_empty((blocks + 1) * rows * C.shape[3]), decays.new_empty(rows * B.shape[3])
+    inner_same, dscale, dsame = _trapezoid_room(decays, trapezoid, rows * C.shape[3], da)
     gradients_kernel[(batch * chunks * (2 * blocks + 2), groups * splits)](
         values, decays, keys, queries, seeds, states, adjoints, dv, dB, dC, inner_i, inner_j, inner_same,
         *values.stride()[:3], *keys.stride()[:3], *queries.stride()[:3], *seeds.stride()[:3],
@@ -84,7 +84,7 @@ def backward(
         **ssd_plan.gradient_launch(plan)._asdict(),
     )  # fmt: skip
     decay_gradients_kernel[(batch * heads * triton.cdiv(chunks, STRETCH),)](
-        inner_i, inner_j, inner_same, decays, states, adjoints, dda, dscale, dsame,
+        inner_i, inner_j, inner_same, decays, states, last, adjoints, dda, dscale, dsame,
         batch * heads * chunks, steps, chunks,
         v.shape[3], C.shape[3], plan.length, v.shape[5] * B.shape[5], blocks + 1,
         triton.next_power_of_2(plan.length), STRETCH, 4096, planes, num_warps=4,

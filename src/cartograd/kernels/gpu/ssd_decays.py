@@ -49,16 +49,15 @@ def decays_kernel(
 
 @triton.jit
 def decay_gradients_kernel(
-    inner_i, inner_j, inner_same, decays, states, adjoints, dda, dscale, dsame, everything, steps, chunks,
+    inner_i, inner_j, inner_same, decays, states, last_states, adjoints, dda, dscale, dsame, everything, steps, chunks,
     RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr,
     ROWS: tl.constexpr, STRETCH: tl.constexpr, BLOCK: tl.constexpr, PLANES: tl.constexpr,
 ):  # fmt: skip
     """dda_l = sum over k >= l in the chunk of dc_k, plus <G, H_next>, for STRETCH chunks of one head.
 
-    dc_k is the sum of a step's inner products, which come in parts: of queries those of each block of the state's
-    channels, then those from within the chunk; of keys those of the state, then those from within. In the last chunk
-    <G, H_next> = exp(c_end) <G, H> + sum of <f v, B G'>; the one before has all of the chunk's dc more. It is computed
-    anew every STRETCH chunks, so that errors do not add up.
+    dc_k is the sum of a step's inner products, those of queries in parts: of each block of the state's channels, then
+    from within the chunk. <G, H_next> of a chunk has all dc of the next one more than that has; it is computed anew
+    every STRETCH chunks, so that errors do not add up.
 
     Keys' inner products are what `scale` and `same` multiply: divided by them, they are their gradients.
     """
@@ -68,9 +67,13 @@ def decay_gradients_kernel(
     last = tl.minimum(stretch * STRETCH + STRETCH, chunks) - 1
     product = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, SIZE, BLOCK):
+        here = start + element < SIZE
         at = (sequence * chunks + last) * SIZE + start + element
-        state = tl.load(states + at, mask=start + element < SIZE, other=0.0).to(tl.float32)
-        product += state * tl.load(adjoints + at, mask=start + element < SIZE, other=0.0).to(tl.float32)
+        if last + 1 < chunks:
+            state = tl.load(states + at + SIZE, mask=here, other=0.0).to(tl.float32)
+        else:
+            state = tl.load(last_states + sequence * SIZE + start + element, mask=here, other=0.0)
+        product += state * tl.load(adjoints + at, mask=here, other=0.0).to(tl.float32)
     time = chunk[:, None] * LENGTH + step[None, :]
     there = (step < LENGTH)[None, :] & (chunk < chunks)[:, None] & (time < steps)
     place = sequence * chunks * LENGTH + time
@@ -79,22 +82,18 @@ def decay_gradients_kernel(
     for part in tl.static_range(PARTS):
         for rank in tl.static_range(QUERIES):
             dc += tl.load(inner_i + (part * everything * LENGTH + place) * QUERIES + rank, mask=there, other=0.0)
-    for part in tl.static_range(2):
-        if part == 1:
-            handed_on = tl.sum(of_keys, 1)
-        for rank in tl.static_range(RANKS):
-            of_keys += tl.load(inner_j + (part * everything * LENGTH + place) * RANKS + rank, mask=there, other=0.0)
+    for rank in tl.static_range(RANKS):
+        of_keys += tl.load(inner_j + place * RANKS + rank, mask=there, other=0.0)
     dc -= of_keys
-    base = decays + (sequence * chunks + last) * (PLANES * LENGTH)
-    ending = tl.sum(product, 0) * tl.load(base + 3 * LENGTH - 1) + tl.sum(tl.where(chunk == last, handed_on, 0.0), 0)
+    ending = tl.sum(product, 0)
     later = tl.sum(tl.where(chunk[:, None] < chunk[None, :], tl.sum(dc, 1)[None, :], 0.0), 1)  # of later chunks here
     found = tl.cumsum(dc, 1, reverse=True) + (ending + later)[:, None]
     to = sequence * steps + time
     tl.store(dda + to, found.to(dda.dtype.element_ty), mask=there)
     if PLANES == 6:
         within = tl.zeros((STRETCH, ROWS), tl.float32)
-        for rank in tl.static_range(RANKS):
-            within += tl.load(inner_same + place * RANKS + rank, mask=there, other=0.0)
+        for rank in tl.static_range(QUERIES):
+            within += tl.load(inner_same + place * QUERIES + rank, mask=there, other=0.0)
         at = decays + (sequence * chunks + chunk)[:, None] * (PLANES * LENGTH) + step[None, :]
         scale = tl.load(at + 4 * LENGTH, mask=there, other=0.0)
         same = tl.load(at + 5 * LENGTH, mask=there, other=0.0)

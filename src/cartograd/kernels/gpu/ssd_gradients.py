@@ -9,8 +9,7 @@ after it and dY that of y,
 
 and for the decays, with X = S * M * (dY v') of one head, summed over ranks,
 
-    dc = rowsum X + <e dY, C H'> - colsum X - <f v, B G'>,        colsum X + <f v, B G'> = <v, dv>,
-    dda_l = sum over k >= l of dc_k, plus <G, H_next>,
+    dc = rowsum X + <e dY, C H'> - <v, dv>,        dda_l = sum over k >= l of dc_k, plus <G, H_next>,
 
 which `decay_gradients_kernel` makes of the inner products that are written here, from sums in float32.
 
@@ -80,8 +79,7 @@ def gradients_kernel(
         )  # fmt: skip
     else:
         value_gradients(
-            v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, adjoints, decays,
-            inner_j, inner_j + everything * (LENGTH * RANKS),
+            v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, adjoints, decays, inner_j,
             dv + (batch * steps + chunk * LENGTH) * RANKS * heads * P, heads * P, present, chunks, place, first, span,
             RANKS, QUERIES, LENGTH, P, R, ROWS_I, ROWS_J, BLOCK_P, BLOCK_R, PLANES, PRECISION,
         )  # fmt: skip
@@ -157,63 +155,68 @@ def within_chunk(
     ROWS_I: tl.constexpr, ROWS_J: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
     ALONE: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Writes rowsum X, and dS B and dS' C of the sum over heads. Keys are rows here, all is transposed."""
+    """Writes rowsum X, and dS B and dS' C of the sum over heads.
+
+    Queries are rows here: sums over keys stay within a few threads.
+    """
     BLOCKS: tl.constexpr = (R + BLOCK_R - 1) // BLOCK_R
     rows_i, rows_j, r = tl.arange(0, ROWS_I), tl.arange(0, ROWS_J), tl.arange(0, BLOCK_R)
     limit_i, limit_j = present * QUERIES, present * RANKS
-    earlier = (rows_j // RANKS)[:, None] <= (rows_i // QUERIES)[None, :]
-    scores = score_tile(B, b_row, C, c_row, present, OPERAND, RANKS, QUERIES, R, ROWS_I, ROWS_J, BLOCK_R, PRECISION).to(
-        OPERAND
-    )
-    dscores = tl.zeros((ROWS_J, ROWS_I), tl.float32)
+    step_i, step_j = (rows_i // QUERIES)[:, None], (rows_j // RANKS)[None, :]
+    scores = score_tile(
+        C, c_row, B, b_row, present, OPERAND, QUERIES, RANKS, R, ROWS_I, ROWS_J, BLOCK_R, True, PRECISION
+    ).to(OPERAND)
+    dscores = tl.zeros((ROWS_I, ROWS_J), tl.float32)
     for head in range(first, first + span):
-        seen = tl.zeros((ROWS_J, ROWS_I), tl.float32)
+        seen = tl.zeros((ROWS_I, ROWS_J), tl.float32)
         for block in tl.static_range((P + BLOCK_P - 1) // BLOCK_P):
             p = block * BLOCK_P + tl.arange(0, BLOCK_P)
-            x = load_rows(v + head * v_head, rows_j, v_row, limit_j, p, P).to(OPERAND)
             g = load_rows(dY + head * g_head, rows_i, g_row, limit_i, p, P).to(OPERAND)
-            seen = tl.dot(x, tl.trans(g), seen, input_precision=PRECISION)
-        seen *= damping(decays + place * (PLANES * LENGTH), rows_j, rows_i, RANKS, QUERIES, LENGTH, True, PLANES == 6)
+            x = load_rows(v + head * v_head, rows_j, v_row, limit_j, p, P).to(OPERAND)
+            seen = tl.dot(g, tl.trans(x), seen, input_precision=PRECISION)
+        seen *= damping(decays + place * (PLANES * LENGTH), rows_i, rows_j, QUERIES, RANKS, LENGTH, False, PLANES == 6)
         if not ALONE:
             dscores += seen
         seen *= scores.to(tl.float32)
-        tl.store(inner_i + place * (LENGTH * QUERIES) + rows_i, tl.sum(seen, 0), mask=rows_i < limit_i)
+        here = place * (LENGTH * QUERIES) + rows_i
+        tl.store(inner_i + here, tl.sum(seen, 1), mask=rows_i < limit_i)
         if PLANES == 6:
-            within = tl.sum(tl.where((rows_j // RANKS)[:, None] == (rows_i // QUERIES)[None, :], seen, 0.0), 1)
-            tl.store(inner_same + place * (LENGTH * RANKS) + rows_j, within, mask=rows_j < limit_j)
+            tl.store(inner_same + here, tl.sum(tl.where(step_i == step_j, seen, 0.0), 1), mask=rows_i < limit_i)
         place += chunks
     if not ALONE:
-        dscores = tl.where(earlier, dscores, 0.0).to(OPERAND)
+        dscores = tl.where(step_i >= step_j, dscores, 0.0).to(OPERAND)
         for block in tl.static_range(BLOCKS):
             c = load_rows(C, rows_i, c_row, limit_i, block * BLOCK_R + r, R).to(OPERAND)
-            db = tl.dot(dscores, c, input_precision=PRECISION)
+            db = tl.dot(tl.trans(dscores), c, input_precision=PRECISION)
             store_rows(dB, db, rows_j, out_row, limit_j, block * BLOCK_R + r, R)
         for block in tl.static_range(BLOCKS):
             b = load_rows(B, rows_j, b_row, limit_j, block * BLOCK_R + r, R).to(OPERAND)
-            dc = tl.dot(tl.trans(dscores), b, input_precision=PRECISION)
+            dc = tl.dot(dscores, b, input_precision=PRECISION)
             store_rows(dC, dc, rows_i, out_row, limit_i, block * BLOCK_R + r, R)
 
 
 @triton.jit
 def value_gradients(
-    v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, adjoints, decays, inner_state, inner_chunk,
+    v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, adjoints, decays, inner,
     dv, dv_row, present, chunks, place, first, span,
     RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
     ROWS_I: tl.constexpr, ROWS_J: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
     PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Writes dv of each head, and <v, dv> in two parts: what comes through the state, and from within the chunk."""
+    """Writes dv of each head, and <v, dv> of each row. Keys are rows here."""
     operand = adjoints.dtype.element_ty
     BLOCKS: tl.constexpr = (R + BLOCK_R - 1) // BLOCK_R
     rows_i, rows_j, r = tl.arange(0, ROWS_I), tl.arange(0, ROWS_J), tl.arange(0, BLOCK_R)
     limit_i, limit_j = present * QUERIES, present * RANKS
-    scores = score_tile(B, b_row, C, c_row, present, operand, RANKS, QUERIES, R, ROWS_I, ROWS_J, BLOCK_R, PRECISION)
+    scores = score_tile(
+        B, b_row, C, c_row, present, operand, RANKS, QUERIES, R, ROWS_J, ROWS_I, BLOCK_R, False, PRECISION
+    )
     b = load_rows(B, rows_j, b_row, limit_j, r, R).to(operand)
     for head in range(first, first + span):
         at = decays + place * (PLANES * LENGTH)
         to_end = load_steps(at + 3 * LENGTH, rows_j, RANKS, LENGTH)
         weights = (scores * damping(at, rows_j, rows_i, RANKS, QUERIES, LENGTH, True, PLANES == 6)).to(operand)
-        of_state, of_both = tl.zeros((ROWS_J,), tl.float32), tl.zeros((ROWS_J,), tl.float32)
+        products = tl.zeros((ROWS_J,), tl.float32)
         for block in tl.static_range((P + BLOCK_P - 1) // BLOCK_P):
             p = block * BLOCK_P + tl.arange(0, BLOCK_P)
             x = load_rows(v + head * v_head, rows_j, v_row, limit_j, p, P).to(tl.float32)
@@ -225,27 +228,25 @@ def value_gradients(
                 adjoint = load_state(adjoints + place * (P * R), p, part * BLOCK_R + r, P, R)
                 dx = tl.dot(b, tl.trans(adjoint), dx, input_precision=PRECISION)
             dx *= to_end[:, None]
-            of_state += tl.sum(x * dx, 1)
             dx = tl.dot(weights, g, dx, input_precision=PRECISION)
-            of_both += tl.sum(x * dx, 1)
+            products += tl.sum(x * dx, 1)
             store_rows(dv + head * P, dx, rows_j, dv_row, limit_j, p, P)
-        here = place * (LENGTH * RANKS) + rows_j
-        tl.store(inner_state + here, of_state, mask=rows_j < limit_j)
-        tl.store(inner_chunk + here, of_both - of_state, mask=rows_j < limit_j)
+        tl.store(inner + place * (LENGTH * RANKS) + rows_j, products, mask=rows_j < limit_j)
         place += chunks
 
 
 @triton.jit
 def score_tile(
-    B, b_row, C, c_row, present, OPERAND: tl.constexpr,
-    RANKS: tl.constexpr, QUERIES: tl.constexpr, R: tl.constexpr,
-    ROWS_I: tl.constexpr, ROWS_J: tl.constexpr, BLOCK_R: tl.constexpr, PRECISION: tl.constexpr,
+    keys, key_row, others, other_row, present, OPERAND: tl.constexpr,
+    RANKS: tl.constexpr, OTHERS: tl.constexpr, R: tl.constexpr,
+    ROWS: tl.constexpr, ROWS_O: tl.constexpr, BLOCK_R: tl.constexpr, QUERIES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """S' of a chunk, 0 where a key comes after the query."""
-    rows_i, rows_j, r = tl.arange(0, ROWS_I), tl.arange(0, ROWS_J), tl.arange(0, BLOCK_R)
-    scores = tl.zeros((ROWS_J, ROWS_I), tl.float32)
+    """S of a chunk where `keys` are QUERIES, otherwise S'; 0 where a key comes after the query."""
+    rows, rows_o, r = tl.arange(0, ROWS), tl.arange(0, ROWS_O), tl.arange(0, BLOCK_R)
+    scores = tl.zeros((ROWS, ROWS_O), tl.float32)
     for block in tl.static_range((R + BLOCK_R - 1) // BLOCK_R):
-        b = load_rows(B, rows_j, b_row, present * RANKS, block * BLOCK_R + r, R).to(OPERAND)
-        c = load_rows(C, rows_i, c_row, present * QUERIES, block * BLOCK_R + r, R).to(OPERAND)
-        scores = tl.dot(b, tl.trans(c), scores, input_precision=PRECISION)
-    return tl.where((rows_j // RANKS)[:, None] <= (rows_i // QUERIES)[None, :], scores, 0.0)
+        k = load_rows(keys, rows, key_row, present * RANKS, block * BLOCK_R + r, R).to(OPERAND)
+        o = load_rows(others, rows_o, other_row, present * OTHERS, block * BLOCK_R + r, R).to(OPERAND)
+        scores = tl.dot(k, tl.trans(o), scores, input_precision=PRECISION)
+    step, step_o = (rows // RANKS)[:, None], (rows_o // OTHERS)[None, :]
+    return tl.where(step >= step_o if QUERIES else step <= step_o, scores, 0.0)
