@@ -19,7 +19,7 @@ import triton
 from triton.testing import do_bench
 
 from cartograd.nn import Mamba3
-from cartograd.ops import ssd_recompute, ssd_trapezoid
+from cartograd.ops import ssd_recompute, ssd_trapezoid, ssd_turned
 from cartograd.ops.rotary import turned_keys
 
 BATCH, STEPS, HEADS, P, R = 8, 2048, 32, 64, 128
@@ -105,6 +105,31 @@ def show(title: str, dtype: torch.dtype, ranks: int, groups: int, calls: int, li
         )
 
 
+def turned(groups: int = 1) -> dict[str, Callable[[], Any]]:
+    """The double formulation in one pass that spreads, biases and turns keys and queries, 32 angles of each head."""
+    v, da, B, C, state = inputs(torch.bfloat16, 1, groups)
+    weights, bias = torch.rand_like(da), torch.ones(HEADS, 1, R, device="cuda")
+    theta = torch.randn(*da.shape, R // 4, device="cuda")
+    given, seeds = (v, da, B, C, weights, weights, bias, bias, theta, state, "adjacent"), (torch.randn_like(v), state)
+    return {
+        "forward": lambda: ssd_turned.turned_ssd.forward(*given),
+        "backward": lambda: ssd_turned.turned_ssd.rules[0].function(seeds, *given),
+    }
+
+
+def fused_rotation(limits: tuple[float, float]) -> None:
+    """Turned inside the scan, against kernels that turn keys and queries before it and turn their gradients back."""
+    moved = work([*inputs(torch.bfloat16, 1, 1)], 1, 1)
+    for direction, run in turned().items():
+        time = microseconds(run)
+        with mock.patch.object(ssd_turned, "_kernels", return_value=None):
+            apart = microseconds(run)
+        angles = BATCH * STEPS * HEADS * (R // 4) * 4 * (1 if direction == "forward" else 2)
+        share = (moved[direction][0] + angles) / time * 1e6 / limits[0]
+        print(f"| double in one pass, keys turned inside (torch: beside) | {direction} | {time:.0f} | {apart:.0f} | "
+              f"{apart / time:.1f} | {share:.2f} | - | - |", flush=True)  # fmt: skip
+
+
 def rotation(limits: tuple[float, float]) -> None:
     """Keys of one group spread to all heads, biased and turned, 32 angles of each."""
     rows = torch.randn(BATCH, STEPS, 1, 1, R, device="cuda", dtype=torch.bfloat16)
@@ -147,6 +172,7 @@ def main() -> None:
     show("float32, one group, one call", torch.float32, 1, 1, 1, limits)
     show("float32, B and C of every head, one call", torch.float32, 1, HEADS, 1, limits)
     show("the same, double in one pass", torch.float32, 1, HEADS, 0, limits)
+    fused_rotation(limits)
     rotation(limits)
     for dtype in (torch.bfloat16, torch.float32):
         block(dtype)

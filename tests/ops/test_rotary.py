@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from turning import by_complex_numbers
 
 import cartograd
 from cartograd.kernels import gpu
@@ -15,17 +16,6 @@ def inputs(ranks, groups, heads, r, angles, seed=0, dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed)
     shapes = (2, 37, ranks, groups, r), (heads, ranks, r), (2, 37, heads, angles)
     return [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) for shape in shapes]
-
-
-def by_complex_numbers(rows, bias, theta, pairing):
-    """The same as products with exp(i theta)."""
-    heads, r, count = bias.shape[0], rows.shape[-1], theta.shape[-1]
-    each = rows.repeat_interleave(heads // rows.shape[3], 3) + bias.transpose(0, 1)
-    order = torch.arange(r).view(2, -1).T if pairing == "halves" else torch.arange(r).view(-1, 2)
-    pairs = torch.view_as_complex(each[..., order].contiguous())
-    full = torch.nn.functional.pad(theta, (0, r // 2 - count)).unsqueeze(2)
-    turned = torch.view_as_real(pairs * torch.polar(torch.ones_like(full), full)).flatten(-2)
-    return turned[..., torch.argsort(order.flatten())]
 
 
 @pytest.mark.parametrize("pairing", ["adjacent", "halves"])

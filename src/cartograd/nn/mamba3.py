@@ -16,7 +16,7 @@ from cartograd.errors import InputError
 from cartograd.kernels import gpu
 from cartograd.nn import mamba3_arguments as check
 from cartograd.nn.placement import on_engine_of
-from cartograd.nn.rotation import running_angles, turned
+from cartograd.nn.rotation import Turn, running_angles, turned
 from cartograd.nn.trapezoid import FORMULATIONS, Terms, chunked_scan, one_step
 from cartograd.ops.ssd import as_recorded
 
@@ -246,15 +246,14 @@ class Mamba3(nn.Module):
         """Everything around the recurrence, which `forward` and `step` differ in."""
         parts = self._project(u)
         theta = running_angles(parts.increments, cache.theta)
-        B, C = (
-            turned(rows, bias, theta, self.pairing) for rows, bias in ((parts.B, self.B_bias), (parts.C, self.C_bias))
-        )
+        turn = Turn(self.B_bias, self.C_bias, theta, self.pairing)
+        B_last = turned(parts.B[:, -1:], self.B_bias, theta[:, -1:], self.pairing)[:, 0]
         X, X_last = self._by_rank(parts.x, self.mimo_x), self._by_rank(cache.x_last.unsqueeze(1), self.mimo_x)
         gamma, nu = parts.lam * parts.dt, (1 - parts.lam) * parts.dt
-        terms = Terms(X.to(B.dtype), B, C, parts.da, gamma, nu, X_last.squeeze(1), cache.B_last, cache.state)
-        y, state = recurrence(terms)
+        given = X.to(parts.B.dtype), parts.B, parts.C, parts.da, gamma, nu
+        y, state = recurrence(Terms(*given, X_last.squeeze(1), cache.B_last, cache.state, turn))
         y = _wide(y) + on_engine_of(y, self.D).unsqueeze(-1) * X
-        return self._gated(y, parts.z, u.dtype), Mamba3Cache(state, _wide(B[:, -1]), parts.x[:, -1], theta[:, -1])
+        return self._gated(y, parts.z, u.dtype), Mamba3Cache(state, _wide(B_last), parts.x[:, -1], theta[:, -1])
 
     def _project(self, u: Any) -> Parts:
         """Steps 1 to 6 of the block: everything of a token that does not depend on others."""

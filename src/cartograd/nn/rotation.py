@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -13,6 +13,15 @@ from cartograd.engine.tensor import Tensor as Recorded
 from cartograd.ops.rotary import turned_keys
 
 _torch_turned = turned_keys.as_torch()
+
+
+class Turn(NamedTuple):
+    """What heads do to the keys and queries of their group; the parameters are those of `turned`."""
+
+    b_bias: Any
+    c_bias: Any
+    theta: Any
+    pairing: str
 
 
 def running_angles(increments: Any, start: Any) -> Any:

@@ -10,7 +10,9 @@ With :math:`\alpha = e^{da}`, :math:`\gamma = \lambda dt`, :math:`\nu = (1 - \la
   nu_{t+1} too much: that is taken off again.
 
 All end on the true state h. On a GPU that has kernels for it, "double" is done in one pass (`ops.ssd_trapezoid`), with
-the values of the two scans. Shapes: X (b, t, m, h, p), B and C (b, t, m, h, r), da, gamma and nu (b, t, h), state
+the values of the two scans, and turns its keys and queries on the way (`ops.ssd_turned`).
+
+Shapes: X (b, t, m, h, p), B and C (b, t, m, h, r), da, gamma and nu (b, t, h), state
 (b, h, p, r); the previous step's X and B (b, m, h, p) and (b, m, h, r).
 """
 
@@ -25,19 +27,22 @@ import torch.nn.functional as F
 
 from cartograd.engine.accumulate import raw
 from cartograd.engine.tensor import Tensor as Recorded
+from cartograd.nn.rotation import Turn, turned
 from cartograd.ops.ssd import double_ssd
 from cartograd.ops.ssd_gpu import gpu_kernels
 from cartograd.ops.ssd_trapezoid import trapezoid_ssd
+from cartograd.ops.ssd_turned import turned_ssd
 
 _torch_ssd = double_ssd.as_torch()
 _torch_trapezoid = trapezoid_ssd.as_torch()
+_torch_turned = turned_ssd.as_torch()
 
 Scan = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
 """(values, da, keys, queries, first state) -> (y, last state), on whole sequences."""
 
 
 class Terms(NamedTuple):
-    """What goes into the recurrence."""
+    """What goes into the recurrence. With a turn, B and C are still rows of groups, (b, t, m, g, r)."""
 
     X: Any
     B: Any
@@ -48,6 +53,15 @@ class Terms(NamedTuple):
     X_last: Any
     B_last: Any
     state: Any
+    turn: Turn | None = None
+
+    def turned(self) -> Terms:
+        """The same with keys and queries of every head."""
+        if self.turn is None:
+            return self
+        b_bias, c_bias, theta, pairing = self.turn
+        B, C = turned(self.B, b_bias, theta, pairing), turned(self.C, c_bias, theta, pairing)
+        return self._replace(B=B, C=C, turn=None)
 
 
 @dataclass(frozen=True)
@@ -89,6 +103,7 @@ def double(terms: Terms, scan: Scan) -> tuple[Any, Any]:
     """Two scans, or one pass that gives their sum."""
     if isinstance(scan, ChunkedScan) and scan.fuses(terms):
         return fused(terms)
+    terms = terms.turned()
     fresh, one = scan(_spread(terms.gamma) * terms.X, terms.da, terms.B, terms.C, terms.state)
     older, other = scan(_older_values(terms), terms.da, _shifted(terms.B, terms.B_last), terms.C, None)
     return fresh + older, one + other
@@ -96,6 +111,7 @@ def double(terms: Terms, scan: Scan) -> tuple[Any, Any]:
 
 def stacked(terms: Terms, scan: Scan) -> tuple[Any, Any]:
     """One scan, both terms as ranks of it."""
+    terms = terms.turned()
     values = torch.cat([_spread(terms.gamma) * terms.X, _older_values(terms)], 2)
     keys = torch.cat([terms.B, _shifted(terms.B, terms.B_last)], 2)
     return scan(values, terms.da, keys, terms.C, terms.state)
@@ -103,6 +119,7 @@ def stacked(terms: Terms, scan: Scan) -> tuple[Any, Any]:
 
 def single(terms: Terms, scan: Scan) -> tuple[Any, Any]:
     """One scan by the step a term comes from."""
+    terms = terms.turned()
     ahead, first = _ahead(terms), _first(terms)
     y, last = scan(_spread(terms.gamma + ahead) * terms.X, terms.da, terms.B, terms.C, first)
     scores = torch.einsum("btmhr,btuhr->bthmu", terms.C, terms.B)
@@ -115,7 +132,13 @@ def fused(terms: Terms) -> tuple[Any, Any]:
     values, da, B, C, gamma = (one.unsqueeze(1) for one in (terms.X, terms.da, terms.B, terms.C, terms.gamma))
     scale, first = gamma + _ahead(terms).unsqueeze(1), _first(terms)
     ours = any(type(one) is Recorded for one in (values, da, B, C, scale, first))
-    y, last = (trapezoid_ssd if ours else _torch_trapezoid)(values, da, B, C, scale, gamma, first)
+    given = values, da, B, C, scale, gamma
+    if terms.turn is None:
+        y, last = (trapezoid_ssd if ours else _torch_trapezoid)(*given, first)
+    else:
+        b_bias, c_bias, theta, pairing = terms.turn
+        run = turned_ssd if ours else _torch_turned
+        y, last = run(*given, b_bias, c_bias, theta.unsqueeze(1), first, pairing)
     return y.squeeze(1), last
 
 
@@ -139,6 +162,7 @@ FORMULATIONS: dict[str, Callable[[Terms, Scan], tuple[Any, Any]]] = {
 
 def one_step(terms: Terms) -> tuple[Any, Any]:
     """The recurrence as it stands, of sequences of length 1."""
+    terms = terms.turned()
     weights = (terms.da.exp() * terms.nu)[:, 0, :, None, None], terms.gamma[:, 0, :, None, None]
     older = torch.einsum("bmhp,bmhr->bhpr", terms.X_last, terms.B_last)
     fresh = torch.einsum("bmhp,bmhr->bhpr", terms.X[:, 0], terms.B[:, 0])

@@ -51,6 +51,7 @@ from cartograd.ops import special as special
 from cartograd.ops import ssd as ssd
 from cartograd.ops import ssd_recompute as ssd_recompute
 from cartograd.ops import ssd_trapezoid as ssd_trapezoid
+from cartograd.ops import ssd_turned as ssd_turned
 from cartograd.ops import ternary as ternary
 from cartograd.ops import unpool as unpool
 from cartograd.ops import vector_norm as vector_norm

@@ -9,9 +9,13 @@ With `trapezoid`, a pair (scale, same) of float32 tensors in the shape of da, wh
 but the step itself reads it times its `same`:
 
     W_t = sum_u v_t[u] B_t[u]', h_t = exp(da_t) h_{t-1} + scale_t W_t, y_t[m] = (h_t - (scale_t - same_t) W_t) C_t[m].
+
+With a `Turn`, every head adds its bias to the keys and queries of its group and turns them (`ssd_turned`).
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 import triton
@@ -28,25 +32,47 @@ from cartograd.kernels.gpu.ssd_tiles import add_parts_kernel
 Trapezoid = tuple[Tensor, Tensor] | None
 
 
+class Turn(NamedTuple):
+    """What heads do to the keys and queries of their group; all float32 and contiguous.
+
+    Parameters
+    ----------
+    b_bias, c_bias : torch.Tensor
+        (h, m, r), added first.
+    theta : torch.Tensor
+        (b, t, h, a): the angle of channels 2j and 2j + 1, for the first a pairs.
+    """
+
+    b_bias: Tensor
+    c_bias: Tensor
+    theta: Tensor
+
+
 def forward(
-    v: Tensor, da: Tensor, B: Tensor, C: Tensor, initial_state: Tensor | None, trapezoid: Trapezoid = None
+    v: Tensor,
+    da: Tensor,
+    B: Tensor,
+    C: Tensor,
+    initial_state: Tensor | None,
+    trapezoid: Trapezoid = None,
+    turn: Turn | None = None,
 ) -> tuple[Tensor, Tensor]:
     """y and the last state, in the shapes of `cartograd.double_ssd`."""
-    plan = planned(v, B, C)
+    plan = planned(v, B, C, turn is not None)
     values, keys, queries = as_rows(v), as_rows(B), as_rows(C)
     decays = decayed(plan, da, trapezoid)
     batch, steps, heads = da.flatten(1, 2).shape
-    states, last = swept(plan, values, keys, decays, steps, initial_state, v.shape[3], backwards=False)
+    states, last = swept(plan, values, keys, decays, steps, initial_state, v.shape[3], False, turn)
     y = v.new_empty(*v.shape[:3], C.shape[3], *v.shape[4:])
     chunks, groups = plan.chunks(steps), keys.shape[2]
-    splits = split_heads(batch * chunks * groups, heads // groups)
+    splits = heads // groups if turn else split_heads(batch * chunks * groups, heads // groups)
     outputs_kernel[(batch * chunks, groups * splits, triton.cdiv(v.shape[5], plan.block_p))](
-        values, decays, keys, queries, states, y,
+        values, decays, keys, queries, *_turning(turn, decays), states, y,
         *values.stride()[:3], *keys.stride()[:3], *queries.stride()[:3],
         steps, heads, chunks, groups, heads // groups // splits, splits,
         v.shape[3], C.shape[3], plan.length, v.shape[5], B.shape[5],
-        plan.rows_i, plan.rows_j, plan.block_p, plan.block_r, decays.shape[3], plan.precision,
-        **ssd_plan.output_launch(plan)._asdict(),
+        plan.rows_i, plan.rows_j, plan.block_p, plan.block_r, turn is not None, decays.shape[3], plan.precision,
+        **ssd_plan.output_launch(plan, turn is not None)._asdict(),
     )  # fmt: skip
     return y, last
 
@@ -60,37 +86,47 @@ def backward(
     C: Tensor,
     initial_state: Tensor | None,
     trapezoid: Trapezoid = None,
+    turn: Turn | None = None,
 ) -> tuple[Tensor, ...]:
-    """Gradients of v, da, B, C and of the first state (float32), and of `scale` and `same` where they are given."""
-    plan = planned(v, B, C)
+    """Gradients of v, da, B, C and of the first state (float32), of `scale` and `same` where they are given, of a turn.
+
+    The last are those of both biases and of theta.
+    """
+    plan, turned = planned(v, B, C, turn is not None), turn is not None
     values, keys, queries, seeds = as_rows(v), as_rows(B), as_rows(C), as_rows(dy)
     decays = decayed(plan, da, trapezoid)
     batch, steps, heads = da.flatten(1, 2).shape
-    states, last = swept(plan, values, keys, decays, steps, initial_state, v.shape[3], backwards=False)
-    adjoints, dfirst = swept(plan, seeds, queries, decays, steps, dlast, C.shape[3], backwards=True)
-    chunks, groups, planes = plan.chunks(steps), keys.shape[2], decays.shape[3]
+    states, last = swept(plan, values, keys, decays, steps, initial_state, v.shape[3], False, turn)
+    adjoints, dfirst = swept(plan, seeds, queries, decays, steps, dlast, C.shape[3], True, turn)
+    chunks, groups, planes, each = plan.chunks(steps), keys.shape[2], decays.shape[3], plan.alone or turned
     splits = split_heads(batch * chunks * groups, heads // groups, 2 * PROGRAMS)
-    blocks, rows = triton.cdiv(B.shape[5], plan.block_r), batch * heads * chunks * plan.length
+    block_p, block_r = ssd_plan.gradient_blocks(plan, each)
+    blocks, rows = triton.cdiv(B.shape[5], block_r), batch * heads * chunks * plan.length
     dv, dda = torch.empty_like(v, memory_format=torch.contiguous_format), _by_head(da, da.dtype)
-    dB, dC = (_parts(one, 0 if plan.alone else 2 * splits) for one in (B, C))
-    inner_i, inner_j = decays.new_empty((blocks + 1) * rows * C.shape[3]), decays.new_empty(rows * B.shape[3])
-    inner_same, dscale, dsame = _trapezoid_room(decays, trapezoid, rows * C.shape[3], da)
-    gradients_kernel[(batch * chunks * (2 * blocks + 2), groups * splits)](
+    dB, dC = (_parts(one, splits if each else 2 * splits) for one in (B, C))
+    parts_i, parts_j = (blocks, blocks) if each else (blocks + 1, 1)
+    inner_i, inner_j = (decays.new_empty(n * rows * one.shape[3]) for n, one in ((parts_i, C), (parts_j, B)))
+    same_ranks = v.shape[3] if each else C.shape[3]
+    inner_same, dscale, dsame = _trapezoid_room(decays, trapezoid, rows * same_ranks, da)
+    room = _turning_room(turn, batch * chunks, decays)
+    gradients_kernel[(batch * chunks * (blocks + 1 if each else 2 * blocks + 2), groups * splits)](
         values, decays, keys, queries, seeds, states, adjoints, dv, dB, dC, inner_i, inner_j, inner_same,
+        *_turning(turn, decays)[:3], *room, _turning(turn, decays)[3],
         *values.stride()[:3], *keys.stride()[:3], *queries.stride()[:3], *seeds.stride()[:3],
         batch, steps, heads, chunks, groups, heads // groups // splits, splits,
         v.shape[3], C.shape[3], plan.length, v.shape[5], B.shape[5],
-        plan.rows_i, plan.rows_j, ssd_plan.gradient_block(plan), plan.block_r, plan.alone, planes, plan.precision,
-        **ssd_plan.gradient_launch(plan)._asdict(),
+        plan.rows_i, plan.rows_j, ssd_plan.tile(plan.length), block_p, block_r, each, turned, planes, plan.precision,
+        **ssd_plan.gradient_launch(plan, turned)._asdict(),
     )  # fmt: skip
     decay_gradients_kernel[(batch * heads * triton.cdiv(chunks, STRETCH),)](
         inner_i, inner_j, inner_same, decays, states, last, adjoints, dda, dscale, dsame,
         batch * heads * chunks, steps, chunks,
-        v.shape[3], C.shape[3], plan.length, v.shape[5] * B.shape[5], blocks + 1,
+        v.shape[3], C.shape[3], plan.length, v.shape[5] * B.shape[5], parts_i, parts_j, same_ranks,
         triton.next_power_of_2(plan.length), STRETCH, 4096, planes, num_warps=4,
     )  # fmt: skip
     found = dv, dda, _summed(dB, B), _summed(dC, C), dfirst
-    return found if trapezoid is None else (*found, dscale, dsame)
+    weights = () if trapezoid is None else (dscale, dsame)
+    return (*found, *weights, *(() if turn is None else (room[1].sum(0), room[2].sum(0), room[0])))
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -122,6 +158,7 @@ def swept(
     first: Tensor | None,
     ranks: int,
     backwards: bool,
+    turn: Turn | None,
 ) -> tuple[Tensor, Tensor]:
     """The states before every chunk, (b, h, chunks, p, r), and the last one, (b, h, p, r); or their gradients."""
     batch, heads, chunks, planes = decays.shape[:4]
@@ -129,14 +166,30 @@ def swept(
     states = rows.new_empty(batch, heads, chunks, p, r, dtype=plan.operand)
     last = rows.new_empty(batch, heads, p, r, dtype=torch.float32)
     first = None if first is None else first.contiguous()
+    b_bias, c_bias, theta, pairs = _turning(turn, decays)
     states_kernel[(batch * heads, triton.cdiv(p, plan.block_p), triton.cdiv(r, plan.block_r))](
-        rows, keys, decays, last if first is None else first, states, last,
+        rows, keys, c_bias if backwards else b_bias, theta, pairs, decays,
+        last if first is None else first, states, last,
         *rows.stride()[:3], *keys.stride()[:3], steps, heads, heads // groups, chunks,
         ranks, plan.length, p, r, plan.rows_i if backwards else plan.rows_j, plan.block_p, plan.block_r,
-        backwards, first is not None, planes, plan.precision,
+        backwards, first is not None, turn is not None, planes, plan.precision,
         **ssd_plan.state_launch(plan)._asdict(),
     )  # fmt: skip
     return states, last
+
+
+def _turning(turn: Turn | None, unused: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Biases, angles, and the number of angles, as kernels take them."""
+    return (unused, unused, unused, 0) if turn is None else (*turn, turn.theta.shape[3])
+
+
+def _turning_room(turn: Turn | None, chunks: int, unused: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Room for the gradients of theta, and of the biases of keys and queries, by chunks."""
+    if turn is None:
+        return unused, unused, unused
+    b_bias, c_bias, theta = turn
+    b_room, c_room = (one.new_empty(chunks, *one.shape) for one in (b_bias, c_bias))
+    return torch.empty_like(theta), b_room, c_room
 
 
 def _trapezoid_room(decays: Tensor, trapezoid: Trapezoid, rows: int, da: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -153,8 +206,8 @@ def _by_head(da: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _parts(keys: Tensor, count: int) -> Tensor:
-    """Room for the gradient of keys or queries; or for `count` parts of it in float32."""
-    return keys.new_empty(count, *keys.shape, dtype=torch.float32) if count else keys.new_empty(keys.shape)
+    """Room for the gradient of keys or queries; if it comes in several parts, for `count` of them in float32."""
+    return keys.new_empty(count, *keys.shape, dtype=torch.float32) if count > 1 else keys.new_empty(keys.shape)
 
 
 def _summed(parts: Tensor, like: Tensor) -> Tensor:

@@ -50,13 +50,14 @@ def decays_kernel(
 @triton.jit
 def decay_gradients_kernel(
     inner_i, inner_j, inner_same, decays, states, last_states, adjoints, dda, dscale, dsame, everything, steps, chunks,
-    RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr,
+    RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, SIZE: tl.constexpr,
+    PARTS_I: tl.constexpr, PARTS_J: tl.constexpr, SAME_RANKS: tl.constexpr,
     ROWS: tl.constexpr, STRETCH: tl.constexpr, BLOCK: tl.constexpr, PLANES: tl.constexpr,
 ):  # fmt: skip
     """dda_l = sum over k >= l in the chunk of dc_k, plus <G, H_next>, for STRETCH chunks of one head.
 
-    dc_k is the sum of a step's inner products, those of queries in parts: of each block of the state's channels, then
-    from within the chunk. <G, H_next> of a chunk has all dc of the next one more than that has; it is computed anew
+    dc_k is the sum of a step's inner products, which come in parts: of blocks of the state's channels, and from within
+    the chunk. <G, H_next> of a chunk has all dc of the next one more than that has; it is computed anew
     every STRETCH chunks, so that errors do not add up.
 
     Keys' inner products are what `scale` and `same` multiply: divided by them, they are their gradients.
@@ -79,11 +80,12 @@ def decay_gradients_kernel(
     place = sequence * chunks * LENGTH + time
     dc = tl.zeros((STRETCH, ROWS), tl.float32)
     of_keys = tl.zeros((STRETCH, ROWS), tl.float32)
-    for part in tl.static_range(PARTS):
+    for part in tl.static_range(PARTS_I):
         for rank in tl.static_range(QUERIES):
             dc += tl.load(inner_i + (part * everything * LENGTH + place) * QUERIES + rank, mask=there, other=0.0)
-    for rank in tl.static_range(RANKS):
-        of_keys += tl.load(inner_j + place * RANKS + rank, mask=there, other=0.0)
+    for part in tl.static_range(PARTS_J):
+        for rank in tl.static_range(RANKS):
+            of_keys += tl.load(inner_j + (part * everything * LENGTH + place) * RANKS + rank, mask=there, other=0.0)
     dc -= of_keys
     ending = tl.sum(product, 0)
     later = tl.sum(tl.where(chunk[:, None] < chunk[None, :], tl.sum(dc, 1)[None, :], 0.0), 1)  # of later chunks here
@@ -92,8 +94,8 @@ def decay_gradients_kernel(
     tl.store(dda + to, found.to(dda.dtype.element_ty), mask=there)
     if PLANES == 6:
         within = tl.zeros((STRETCH, ROWS), tl.float32)
-        for rank in tl.static_range(QUERIES):
-            within += tl.load(inner_same + place * QUERIES + rank, mask=there, other=0.0)
+        for rank in tl.static_range(SAME_RANKS):
+            within += tl.load(inner_same + place * SAME_RANKS + rank, mask=there, other=0.0)
         at = decays + (sequence * chunks + chunk)[:, None] * (PLANES * LENGTH) + step[None, :]
         scale = tl.load(at + 4 * LENGTH, mask=there, other=0.0)
         same = tl.load(at + 5 * LENGTH, mask=there, other=0.0)

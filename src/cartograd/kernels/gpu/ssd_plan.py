@@ -72,13 +72,15 @@ class Plan(NamedTuple):
         return self.operand is torch.bfloat16
 
 
-def planned(v: Tensor, B: Tensor, C: Tensor) -> Plan:
+def planned(v: Tensor, B: Tensor, C: Tensor, turned: bool) -> Plan:
     """Sizes for these inputs."""
     kinds = {v.dtype, B.dtype, C.dtype}
     narrow = kinds == {torch.bfloat16}
     ranks, queries, p, r = v.shape[3], C.shape[3], v.shape[5], B.shape[5]
     length = ROWS // max(ranks, queries)
     block_p, block_r = min(tile(p), 64), min(tile(r), 128 if narrow else 64)
+    if turned and narrow:  # Triton 3.6 makes wrong products of turned rows with tiles of 32 channels
+        block_p, block_r = 64, 64
     return Plan(
         length=length,
         rows_i=tile(length * queries),
@@ -97,9 +99,12 @@ def tile(size: int) -> int:
     return max(16, triton.next_power_of_2(size))
 
 
-def gradient_block(plan: Plan) -> int:
-    """Channels of a value that a program of the backward works on at once."""
-    return plan.block_p if plan.narrow else min(plan.block_p, 32)
+def gradient_blocks(plan: Plan, each: bool) -> tuple[int, int]:
+    """Channels of a value and of the state that a program of the backward works on at once; of heads by themselves few.
+
+    Such a program has the gradients of both keys and queries in its registers.
+    """
+    return plan.block_p if plan.narrow else min(plan.block_p, 32), min(plan.block_r, 64) if each else plan.block_r
 
 
 def state_launch(plan: Plan) -> Launch:
@@ -107,16 +112,20 @@ def state_launch(plan: Plan) -> Launch:
     return Launch(4, 3 if plan.narrow else 2)
 
 
-def output_launch(plan: Plan) -> Launch:
-    """The best of those measured; only heads that share a group are a loop that can load ahead."""
+def output_launch(plan: Plan, turned: bool) -> Launch:
+    """The best of those measured; only heads that share keys are a loop that can load ahead."""
+    if plan.narrow and turned:
+        return Launch(4, 1, 168)
     return Launch(4, 3 if plan.narrow and plan.one_block and not plan.alone else 1)
 
 
-def gradient_launch(plan: Plan) -> Launch:
-    """The best of those measured; 168 registers let three programs share a multiprocessor, 128 four."""
-    if not plan.narrow or not plan.one_block:
+def gradient_launch(plan: Plan, turned: bool) -> Launch:
+    """The best of those measured; 168 registers let three programs share a multiprocessor."""
+    if not plan.narrow or turned:
         return Launch(4, 1)
-    return Launch(4, 1, 128) if plan.alone else Launch(4, 2, 168)
+    if plan.alone:
+        return Launch(4, 1, 168)
+    return Launch(4, 2, 168) if plan.one_block else Launch(4, 1)
 
 
 def split_heads(programs: int, heads: int, wanted: int = PROGRAMS) -> int:

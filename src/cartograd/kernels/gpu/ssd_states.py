@@ -16,21 +16,24 @@ import triton
 import triton.language as tl
 
 from cartograd.kernels.gpu.ssd_tiles import load_rows, load_steps
+from cartograd.kernels.gpu.ssd_turned import cosines, key_tile
 
 
 @triton.jit
 def states_kernel(
-    values, keys, decays, first, states, last,
+    values, keys, bias, theta, pairs, decays, first, states, last,
     v_batch, v_row, v_head, k_batch, k_row, k_head, steps, heads, per_group, chunks,
     RANKS: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
     ROWS: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
-    BACKWARDS: tl.constexpr, HAS_FIRST: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
+    BACKWARDS: tl.constexpr, HAS_FIRST: tl.constexpr, TURNED: tl.constexpr,
+    PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One tile of the state of one head, through all chunks; writes it before each chunk, and at the end."""
     sequence = tl.program_id(0).to(tl.int64)
     batch, head = sequence // heads, sequence % heads
     p = tl.program_id(1) * BLOCK_P + tl.arange(0, BLOCK_P)
-    r = tl.program_id(2) * BLOCK_R + tl.arange(0, BLOCK_R)
+    start = tl.program_id(2) * BLOCK_R
+    r = start + tl.arange(0, BLOCK_R)
     rows = tl.arange(0, ROWS)
     values += batch * v_batch + head * v_head
     keys += batch * k_batch + (head // per_group) * k_head
@@ -50,11 +53,16 @@ def states_kernel(
         limit = tl.minimum(LENGTH, steps - chunk * LENGTH) * RANKS
         tl.store(states + (sequence * chunks + chunk) * (P * R) + within, state.to(operand), mask=inside)
         x = load_rows(values + chunk * (LENGTH * RANKS) * v_row, rows, v_row, limit, p, P)
-        b = load_rows(keys + chunk * (LENGTH * RANKS) * k_row, rows, k_row, limit, r, R)
+        turned_at = theta + ((batch * steps + chunk * LENGTH) * heads + head) * pairs
+        cos, sin = cosines(rows, limit, start, turned_at, heads * pairs, pairs, RANKS, BLOCK_R, TURNED, operand)
+        b = key_tile(
+            keys + chunk * (LENGTH * RANKS) * k_row, rows, k_row, limit, start, bias + head * (RANKS * R), cos, sin,
+            RANKS, R, BLOCK_R, TURNED, operand,
+        )  # fmt: skip
         x = (x.to(tl.float32) * weight[:, None]).to(operand)
         ahead = (tl.maximum(chunk - 1, 0) if BACKWARDS else tl.minimum(chunk + 1, chunks - 1)) * PLANES
         weight = load_steps(decays + (ahead + PLANE) * LENGTH, rows, RANKS, LENGTH)  # of the next chunk, early
         kept_next = tl.load(decays + (ahead + 3) * LENGTH - 1)
-        state = tl.dot(tl.trans(x), b.to(operand), state * kept, input_precision=PRECISION)
+        state = tl.dot(tl.trans(x), b, state * kept, input_precision=PRECISION)
         kept = kept_next
     tl.store(last + sequence * (P * R) + within, state, mask=inside)

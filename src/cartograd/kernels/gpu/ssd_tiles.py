@@ -14,6 +14,7 @@ from cartograd.kernels.gpu import interpreted
 
 INTERPRETED = tl.constexpr(interpreted())
 
+
 @triton.jit
 def load_rows(base, rows, row_stride, last_row, columns, WIDTH: tl.constexpr):
     """A tile of rows and columns; zeros outside. `rows` count from `base`; the last column is contiguous."""
