@@ -71,7 +71,7 @@ def forward(
         *values.stride()[:3], *keys.stride()[:3], *queries.stride()[:3],
         steps, heads, chunks, groups, heads // groups // splits, splits,
         v.shape[3], C.shape[3], plan.length, v.shape[5], B.shape[5],
-        plan.rows_i, plan.rows_j, plan.block_p, plan.block_r, turn is not None, decays.shape[3], plan.precision,
+        plan.rows_i, plan.rows_j, plan.block_p, plan.block_r, _turns(turn), decays.shape[3], plan.precision,
         **ssd_plan.output_launch(plan, turn is not None)._asdict(),
     )  # fmt: skip
     return y, last
@@ -115,7 +115,8 @@ def backward(
         *values.stride()[:3], *keys.stride()[:3], *queries.stride()[:3], *seeds.stride()[:3],
         batch, steps, heads, chunks, groups, heads // groups // splits, splits,
         v.shape[3], C.shape[3], plan.length, v.shape[5], B.shape[5],
-        plan.rows_i, plan.rows_j, ssd_plan.tile(plan.length), block_p, block_r, each, turned, planes, plan.precision,
+        plan.rows_i, plan.rows_j, ssd_plan.tile(plan.length), block_p, block_r,
+        each, _turns(turn), planes, plan.precision,
         **ssd_plan.gradient_launch(plan, turned)._asdict(),
     )  # fmt: skip
     decay_gradients_kernel[(batch * heads * triton.cdiv(chunks, STRETCH),)](
@@ -172,7 +173,7 @@ def swept(
         last if first is None else first, states, last,
         *rows.stride()[:3], *keys.stride()[:3], steps, heads, heads // groups, chunks,
         ranks, plan.length, p, r, plan.rows_i if backwards else plan.rows_j, plan.block_p, plan.block_r,
-        backwards, first is not None, turn is not None, planes, plan.precision,
+        backwards, first is not None, _turns(turn), planes, plan.precision,
         **ssd_plan.state_launch(plan)._asdict(),
     )  # fmt: skip
     return states, last
@@ -181,6 +182,11 @@ def swept(
 def _turning(turn: Turn | None, unused: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
     """Biases, angles, and the number of angles, as kernels take them."""
     return (unused, unused, unused, 0) if turn is None else (*turn, turn.theta.shape[3])
+
+
+def _turns(turn: Turn | None) -> int:
+    """How many channels are turned; -1 where rows are taken as they are."""
+    return -1 if turn is None else 2 * turn.theta.shape[3]
 
 
 def _turning_room(turn: Turn | None, chunks: int, unused: Tensor) -> tuple[Tensor, Tensor, Tensor]:

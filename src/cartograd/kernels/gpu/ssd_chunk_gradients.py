@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from cartograd.kernels.gpu.ssd_tiles import damping, load_rows, load_state, load_steps, store_rows
-from cartograd.kernels.gpu.ssd_turned import cosines, key_tile
+from cartograd.kernels.gpu.ssd_turned import cosines, key_tile, kind_of
 
 
 @triton.jit
@@ -66,7 +66,7 @@ def value_gradients(
     b_bias, c_bias, theta, theta_step, pairs, dv, dv_row, present, chunks, place, first, span,
     RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
     ROWS_I: tl.constexpr, ROWS_J: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
-    EACH: tl.constexpr, TURNED: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
+    EACH: tl.constexpr, TURNS: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Writes dv of each head, and <v, dv> of each row; of heads by themselves, EACH, the part within a step instead."""
     operand = adjoints.dtype.element_ty
@@ -94,12 +94,19 @@ def value_gradients(
             for part in tl.static_range(BLOCKS):
                 start = part * BLOCK_R
                 if EACH or BLOCKS > 1:
-                    cos, sin = cosines(rows_j, limit_j, start, at, theta_step, pairs, RANKS, BLOCK_R, TURNED, operand)
-                    b = key_tile(B, rows_j, b_row, limit_j, start, own_b, cos, sin, RANKS, R, BLOCK_R, TURNED, operand)
+                    cos, sin = cosines(
+                        rows_j, limit_j, start, at, theta_step, pairs,
+                        RANKS, BLOCK_R, kind_of(part * BLOCK_R, TURNS), operand,
+                    )  # fmt: skip
+                    b = key_tile(
+                        B, rows_j, b_row, limit_j, start, own_b, cos, sin,
+                        RANKS, R, BLOCK_R, kind_of(part * BLOCK_R, TURNS), operand,
+                    )  # fmt: skip
                 if EACH and block == 0:
                     q = key_tile(
-                        C, rows_i, c_row, limit_i, start, own_c, cos, sin, QUERIES, R, BLOCK_R, TURNED, operand
-                    )
+                        C, rows_i, c_row, limit_i, start, own_c, cos, sin,
+                        QUERIES, R, BLOCK_R, kind_of(part * BLOCK_R, TURNS), operand,
+                    )  # fmt: skip
                     scores = tl.dot(b, tl.trans(q), scores, input_precision=PRECISION)
                 adjoint = load_state(adjoints + place * (P * R), p, start + tl.arange(0, BLOCK_R), P, R)
                 dx = tl.dot(b, tl.trans(adjoint), dx, input_precision=PRECISION)

@@ -28,6 +28,7 @@ import triton.language as tl
 
 from cartograd.kernels.gpu.ssd_chunk_gradients import value_gradients, within_chunk
 from cartograd.kernels.gpu.ssd_key_gradients import head_by_head, through_states
+from cartograd.kernels.gpu.ssd_turned import TURNED, kind_of
 
 
 @triton.jit
@@ -38,7 +39,7 @@ def gradients_kernel(
     batches, steps, heads, chunks, groups, span, splits,
     RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
     ROWS_I: tl.constexpr, ROWS_J: tl.constexpr, STEPS: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
-    EACH: tl.constexpr, TURNED: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
+    EACH: tl.constexpr, TURNS: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One chunk and `span` heads of a group, one of the parts; dB and dC of these heads are summed here."""
     BLOCKS: tl.constexpr = (R + BLOCK_R - 1) // BLOCK_R
@@ -66,19 +67,29 @@ def gradients_kernel(
         inner_i + block * everything * (LENGTH * QUERIES),
     )
     if EACH and role < BLOCKS:
-        here = program.to(tl.int64) * (heads * R)
-        head_by_head(
-            v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, states, adjoints, decays, inner_c, inner_b,
-            dB, dC, groups * R, b_bias, c_bias, theta, heads * pairs, pairs,
-            dtheta + (batch * steps + chunk * LENGTH) * heads * pairs, db_bias + here * RANKS, dc_bias + here * QUERIES,
-            present, block, chunks, place, first, span,
-            RANKS, QUERIES, LENGTH, P, R, ROWS_I, ROWS_J, STEPS, BLOCK_P, BLOCK_R, TURNED, PLANES, PRECISION,
-        )  # fmt: skip
+        dtheta += (batch * steps + chunk * LENGTH) * heads * pairs
+        db_bias += program.to(tl.int64) * (heads * RANKS * R)
+        dc_bias += program.to(tl.int64) * (heads * QUERIES * R)
+        if TURNS > 0 and block * BLOCK_R < TURNS:
+            head_by_head(
+                v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, states, adjoints, decays, inner_c, inner_b,
+                dB, dC, groups * R, b_bias, c_bias, theta, heads * pairs, pairs, dtheta, db_bias, dc_bias,
+                present, block * BLOCK_R, chunks, place, first, span,
+                RANKS, QUERIES, LENGTH, P, R, ROWS_I, ROWS_J, STEPS, BLOCK_P, BLOCK_R, TURNED, PLANES, PRECISION,
+            )  # fmt: skip
+        else:
+            KIND: tl.constexpr = kind_of(TURNS, TURNS)
+            head_by_head(
+                v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, states, adjoints, decays, inner_c, inner_b,
+                dB, dC, groups * R, b_bias, c_bias, theta, heads * pairs, pairs, dtheta, db_bias, dc_bias,
+                present, block * BLOCK_R, chunks, place, first, span,
+                RANKS, QUERIES, LENGTH, P, R, ROWS_I, ROWS_J, STEPS, BLOCK_P, BLOCK_R, KIND, PLANES, PRECISION,
+            )  # fmt: skip
     elif role == PARTS - 1:
         value_gradients(
             v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, adjoints, decays, inner_j, inner_same,
             b_bias, c_bias, theta, heads * pairs, pairs, dv, heads * P, present, chunks, place, first, span,
-            RANKS, QUERIES, LENGTH, P, R, ROWS_I, ROWS_J, BLOCK_P, BLOCK_R, EACH, TURNED, PLANES, PRECISION,
+            RANKS, QUERIES, LENGTH, P, R, ROWS_I, ROWS_J, BLOCK_P, BLOCK_R, EACH, TURNS, PLANES, PRECISION,
         )  # fmt: skip
     elif role < BLOCKS:
         through_states(

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from cartograd.kernels.gpu.ssd_tiles import damping, load_rows, load_state, load_steps, store_rows
-from cartograd.kernels.gpu.ssd_turned import cosines, key_tile, turned_back
+from cartograd.kernels.gpu.ssd_turned import TURNED, cosines, key_tile, turned_back
 
 
 @triton.jit
@@ -52,17 +52,17 @@ def through_states(
 def head_by_head(
     v, v_row, v_head, dY, g_row, g_head, B, b_row, C, c_row, states, adjoints, decays,
     inner_i, inner_j, dB, dC, out_row,
-    b_bias, c_bias, theta, theta_step, pairs, dtheta, db_bias, dc_bias, present, block_r, chunks, place, first, span,
+    b_bias, c_bias, theta, theta_step, pairs, dtheta, db_bias, dc_bias, present, start, chunks, place, first, span,
     RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
     ROWS_I: tl.constexpr, ROWS_J: tl.constexpr, STEPS: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
-    TURNED: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
+    KIND: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Both gradients, of heads that have keys of their own or turn those of their group each in its own way.
 
     Writes also the inner product of each row with its gradient, for a block of the state's channels.
     """
     operand = states.dtype.element_ty
-    rows_i, rows_j, start = tl.arange(0, ROWS_I), tl.arange(0, ROWS_J), block_r * BLOCK_R
+    rows_i, rows_j = tl.arange(0, ROWS_I), tl.arange(0, ROWS_J)
     limit_i, limit_j, r = present * QUERIES, present * RANKS, start + tl.arange(0, BLOCK_R)
     found_c, found_b = tl.zeros((ROWS_I, BLOCK_R), tl.float32), tl.zeros((ROWS_J, BLOCK_R), tl.float32)
     for head in range(first, first + span):
@@ -71,38 +71,33 @@ def head_by_head(
             dY + head * g_head, g_row, v + head * v_head, v_row, decays, present, place,
             QUERIES, RANKS, LENGTH, P, ROWS_I, ROWS_J, BLOCK_P, PLANES, operand, PRECISION,
         )  # fmt: skip
-        cos, sin = cosines(rows_j, limit_j, start, at, theta_step, pairs, RANKS, BLOCK_R, TURNED, operand)
+        cos, sin = cosines(rows_j, limit_j, start, at, theta_step, pairs, RANKS, BLOCK_R, KIND, operand)
         g = times_state(
             dY + head * g_head, g_row, states, decays, present, place, r,
             QUERIES, LENGTH, P, R, ROWS_I, BLOCK_P, 2, PLANES, PRECISION,
         )  # fmt: skip
-        b = key_tile(B, rows_j, b_row, limit_j, start, own_b, cos, sin, RANKS, R, BLOCK_R, TURNED, operand)
+        b = key_tile(B, rows_j, b_row, limit_j, start, own_b, cos, sin, RANKS, R, BLOCK_R, KIND, operand)
         g = tl.dot(dscores, b, g, input_precision=PRECISION)
-        if TURNED:
-            g, products, turning = turned_back(
-                g, C, rows_i, c_row, limit_i, start, own_c, cos, sin, dc_bias + head * (QUERIES * R),
-                QUERIES, R, BLOCK_R, STEPS,
-            )  # fmt: skip
-        else:
-            products = tl.sum(g * load_rows(C, rows_i, c_row, limit_i, r, R).to(tl.float32), 1)
+        g, products, turning = turned_back(
+            g, C, rows_i, c_row, limit_i, start, own_c, cos, sin, dc_bias + head * (QUERIES * R),
+            QUERIES, R, BLOCK_R, STEPS, KIND,
+        )  # fmt: skip
         tl.store(inner_i + place * (LENGTH * QUERIES) + rows_i, products, mask=rows_i < limit_i)
         found_c += g
         g = times_state(
             v + head * v_head, v_row, adjoints, decays, present, place, r,
             RANKS, LENGTH, P, R, ROWS_J, BLOCK_P, 3, PLANES, PRECISION,
         )  # fmt: skip
-        c = key_tile(C, rows_i, c_row, limit_i, start, own_c, cos, sin, QUERIES, R, BLOCK_R, TURNED, operand)
+        c = key_tile(C, rows_i, c_row, limit_i, start, own_c, cos, sin, QUERIES, R, BLOCK_R, KIND, operand)
         g = tl.dot(tl.trans(dscores), c, g, input_precision=PRECISION)
-        if TURNED:
-            g, products, more = turned_back(
-                g, B, rows_j, b_row, limit_j, start, own_b, cos, sin, db_bias + head * (RANKS * R),
-                RANKS, R, BLOCK_R, STEPS,
-            )  # fmt: skip
+        g, products, more = turned_back(
+            g, B, rows_j, b_row, limit_j, start, own_b, cos, sin, db_bias + head * (RANKS * R),
+            RANKS, R, BLOCK_R, STEPS, KIND,
+        )  # fmt: skip
+        if KIND == TURNED:
             step, pair = tl.arange(0, STEPS), start // 2 + tl.arange(0, BLOCK_R // 2)
             there = (step < present)[:, None] & (pair < pairs)[None, :]
             tl.store(dtheta + head * pairs + step[:, None] * theta_step + pair[None, :], turning + more, mask=there)
-        else:
-            products = tl.sum(g * load_rows(B, rows_j, b_row, limit_j, r, R).to(tl.float32), 1)
         tl.store(inner_j + place * (LENGTH * RANKS) + rows_j, products, mask=rows_j < limit_j)
         found_b += g
         place += chunks

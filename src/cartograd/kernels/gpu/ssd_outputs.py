@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from cartograd.kernels.gpu.ssd_tiles import damping, load_rows, load_state, load_steps, store_rows
-from cartograd.kernels.gpu.ssd_turned import cosines, key_tile
+from cartograd.kernels.gpu.ssd_turned import cosines, key_tile, kind_of
 
 
 @triton.jit
@@ -20,7 +20,7 @@ def outputs_kernel(
     steps, heads, chunks, groups, span, splits,
     RANKS: tl.constexpr, QUERIES: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
     ROWS_I: tl.constexpr, ROWS_J: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
-    TURNED: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
+    TURNS: tl.constexpr, PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One chunk and `span` heads of a group, whose scores S are computed once; one head if it turns its keys."""
     chunk, batch = (tl.program_id(0) % chunks).to(tl.int64), (tl.program_id(0) // chunks).to(tl.int64)
@@ -44,11 +44,20 @@ def outputs_kernel(
     read = tl.zeros((ROWS_I, BLOCK_P), tl.float32)
     for block in tl.static_range(BLOCKS):
         start = block * BLOCK_R
-        cos, sin = cosines(rows_j, limit_j, start, theta, heads * pairs, pairs, RANKS, BLOCK_R, TURNED, operand)
-        b = key_tile(B, rows_j, b_row, limit_j, start, b_bias, cos, sin, RANKS, R, BLOCK_R, TURNED, operand)
-        c = key_tile(C, rows_i, c_row, limit_i, start, c_bias, cos, sin, QUERIES, R, BLOCK_R, TURNED, operand)
+        cos, sin = cosines(
+            rows_j, limit_j, start, theta, heads * pairs, pairs,
+            RANKS, BLOCK_R, kind_of(block * BLOCK_R, TURNS), operand,
+        )  # fmt: skip
+        b = key_tile(
+            B, rows_j, b_row, limit_j, start, b_bias, cos, sin,
+            RANKS, R, BLOCK_R, kind_of(block * BLOCK_R, TURNS), operand,
+        )  # fmt: skip
+        c = key_tile(
+            C, rows_i, c_row, limit_i, start, c_bias, cos, sin,
+            QUERIES, R, BLOCK_R, kind_of(block * BLOCK_R, TURNS), operand,
+        )  # fmt: skip
         scores = tl.dot(c, tl.trans(b), scores, input_precision=PRECISION)
-        if TURNED:
+        if TURNS >= 0:
             place = (batch * heads + first) * chunks + chunk
             state = load_state(states + place * (P * R), p, start + tl.arange(0, BLOCK_R), P, R)
             read = tl.dot(c, tl.trans(state), read, input_precision=PRECISION)
@@ -59,7 +68,7 @@ def outputs_kernel(
         at = decays + place * (PLANES * LENGTH)
         from_start = load_steps(at + 2 * LENGTH, rows_i, QUERIES, LENGTH)
         weights = (scores * damping(at, rows_i, rows_j, QUERIES, RANKS, LENGTH, False, PLANES == 6)).to(operand)
-        if not TURNED:
+        if TURNS < 0:
             read = tl.zeros((ROWS_I, BLOCK_P), tl.float32)
             for block in tl.static_range(BLOCKS):
                 r = block * BLOCK_R + tl.arange(0, BLOCK_R)

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from cartograd.kernels.gpu.ssd_tiles import load_rows, load_steps
-from cartograd.kernels.gpu.ssd_turned import cosines, key_tile
+from cartograd.kernels.gpu.ssd_turned import cosines, key_tile, kind_of
 
 
 @triton.jit
@@ -25,7 +25,7 @@ def states_kernel(
     v_batch, v_row, v_head, k_batch, k_row, k_head, steps, heads, per_group, chunks,
     RANKS: tl.constexpr, LENGTH: tl.constexpr, P: tl.constexpr, R: tl.constexpr,
     ROWS: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_R: tl.constexpr,
-    BACKWARDS: tl.constexpr, HAS_FIRST: tl.constexpr, TURNED: tl.constexpr,
+    BACKWARDS: tl.constexpr, HAS_FIRST: tl.constexpr, TURNS: tl.constexpr,
     PLANES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One tile of the state of one head, through all chunks; writes it before each chunk, and at the end."""
@@ -54,10 +54,12 @@ def states_kernel(
         tl.store(states + (sequence * chunks + chunk) * (P * R) + within, state.to(operand), mask=inside)
         x = load_rows(values + chunk * (LENGTH * RANKS) * v_row, rows, v_row, limit, p, P)
         turned_at = theta + ((batch * steps + chunk * LENGTH) * heads + head) * pairs
-        cos, sin = cosines(rows, limit, start, turned_at, heads * pairs, pairs, RANKS, BLOCK_R, TURNED, operand)
+        cos, sin = cosines(
+            rows, limit, start, turned_at, heads * pairs, pairs, RANKS, BLOCK_R, kind_of(0, TURNS), operand
+        )
         b = key_tile(
             keys + chunk * (LENGTH * RANKS) * k_row, rows, k_row, limit, start, bias + head * (RANKS * R), cos, sin,
-            RANKS, R, BLOCK_R, TURNED, operand,
+            RANKS, R, BLOCK_R, kind_of(0, TURNS), operand,
         )  # fmt: skip
         x = (x.to(tl.float32) * weight[:, None]).to(operand)
         ahead = (tl.maximum(chunk - 1, 0) if BACKWARDS else tl.minimum(chunk + 1, chunks - 1)) * PLANES
