@@ -20,7 +20,7 @@ def inputs(chunks, steps, ranks, heads, groups, r, angles, batch=2, p=3):
     keys = (batch, chunks, steps)
     return [
         randn(*keys, ranks, heads, p, seed=0),
-        -randn(*keys, heads, seed=1).abs(),
+        -0.2 * randn(*keys, heads, seed=1).abs(),
         randn(*keys, ranks, groups, r, seed=2),
         randn(*keys, ranks, groups, r, seed=3),
         randn(*keys, heads, seed=4).abs() + 0.5,
