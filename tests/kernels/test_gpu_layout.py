@@ -113,6 +113,8 @@ def test_pulls_along_edges(kernel_device, graph, places):
         true = kernels.pulls_in_torch(places.double(), edges, 3.0, b, power)
         assert error(found, true) < 1e-6
         assert error(kernels.pulls(places, edges, 3.0, b, power, out=found.clone()), 2 * true) < 1e-6
+        table = torch.tensor([1.0, 3.0], device=kernel_device)
+        assert error(kernels.pulls(places, edges, table[1:], b, power), true) < 1e-6
     for logarithm in (True, False):
         true = kernels.totals_in_torch(places.double(), edges, 2.0, logarithm)
         torch.testing.assert_close(kernels.totals(places, edges, 2.0, logarithm), true, rtol=1e-6, atol=0)

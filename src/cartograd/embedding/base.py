@@ -47,7 +47,7 @@ from cartograd.neighbors.searching import seed_of
 from cartograd.neighbors.workers import all_cores
 
 Callback = Callable[[int, Any, float], Any]
-KEPT_FOR_FIT = "_layout _moved _given _source _bounds _shown_rows optimizer_ scheduler_".split()
+KEPT_FOR_FIT = "_layout _moved _given _source _bounds _shown_rows _last_loss optimizer_ scheduler_".split()
 
 
 @dataclass(eq=False, repr=False)
@@ -343,7 +343,7 @@ class AffinityMatcher(SharedFit, Estimator):
         self.embedding_ = Tensor(self._layout, requires_grad=True)
         loss = self._compute_loss()
         loss.backward()
-        self._last_loss = float(loss)
+        self._last_loss = loss.data  # a number where it is looked at: until then nobody waits for a GPU
         gradient = self.embedding_.grad
         return torch.zeros_like(self._layout) if gradient is None else gradient.data
 
@@ -354,7 +354,7 @@ class AffinityMatcher(SharedFit, Estimator):
 
     def _loss_now(self) -> float:
         """The loss at the layout, for the history."""
-        return self._last_loss
+        return float(self._last_loss)
 
     def _bad_term(self) -> str:
         return "gradient of the loss"

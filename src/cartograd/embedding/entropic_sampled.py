@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cartograd.embedding import device_rows
+from cartograd.embedding import device_descent, device_rows
 from cartograd.embedding.device_rows import SampledOnDevice
 from cartograd.embedding.entropic_input import EntropicInput
-from cartograd.embedding.kernel_rows import inherited, served
+from cartograd.embedding.kernel_rows import HOOKS, inherited, served
 from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
 from cartograd.embedding.sampled_rows import MODULE, Kind, SampledRows
 from cartograd.embedding.source import Source
@@ -73,6 +74,19 @@ class EntropicSampled(EntropicInput, NegativeSamplingNeighborEmbedding):
             return super()._gradient()
         pull, strength = self.early_exaggeration_coeff_, float(self.repulsion_strength)
         return self._rows.gradient(self._layout, self._step, pull, strength)
+
+    def _many_steps(self, first: int) -> Callable[[int, Sequence[float]], None] | None:
+        """Steps in which nobody looks in, on a GPU."""
+        if not isinstance(self._rows, SampledOnDevice) or not inherited(type(self), self._usual(), HOOKS):
+            return None
+        self._before_step(first)
+        return self._take if device_descent.served(self.optimizer_) else None
+
+    def _take(self, first: int, rates: Sequence[float]) -> None:
+        assert isinstance(self._rows, SampledOnDevice)
+        pull, strength = self.early_exaggeration_coeff_, float(self.repulsion_strength)
+        self._rows.advance(self.optimizer_, first, rates, pull, strength)
+        self.n_iter_ = first + len(rates)
 
     def _loss_now(self) -> float:
         if self._rows is None:

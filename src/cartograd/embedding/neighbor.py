@@ -201,7 +201,7 @@ class NeighborEmbedding(AffinityMatcher):
         if not self._has_closed_form() and _depth(type(self), "_compute_loss") < _depth(
             type(self), "_compute_attractive_loss"
         ):
-            return self._last_loss
+            return float(self._last_loss)
         with no_grad(), torch.no_grad():
             self.embedding_ = Tensor(self._layout)
             attraction = float(self._compute_attractive_loss())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,9 +13,9 @@ import torch
 from cartograd.affinity import PACMAPAffinity, checks, far_pairs, mid_near_pairs
 from cartograd.affinity.pacmap import EXTRA_CANDIDATES
 from cartograd.affinity.pairs import drawn_mid_near, local_scales, rescaled_neighbours
-from cartograd.embedding import device_rows, pair_rows
+from cartograd.embedding import device_descent, device_rows, pair_rows
 from cartograd.embedding.device_rows import PairsOnDevice
-from cartograd.embedding.kernel_rows import inherited, served
+from cartograd.embedding.kernel_rows import HOOKS, inherited, served
 from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
 from cartograd.embedding.neighbourhood import Neighbourhood, found_or_given
 from cartograd.embedding.pair_forces import Pairs
@@ -277,11 +278,27 @@ class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
     def _gradient(self) -> torch.Tensor:
         if self._rows is None:
             return super()._gradient()
-        near, mid, far = self.weights_
-        pull, push = self.early_exaggeration_coeff_, self.repulsion_strength
-        forces = (near * NEAR[0] * pull, NEAR[1]), (mid * MID[0] * pull, MID[1]), (-far * FAR[0] * push, FAR[1])
-        gradient, self._reciprocals = self._rows.gradient(self._layout, forces)
+        gradient, self._reciprocals = self._rows.gradient(self._layout, self._forces(self.weights_))
         return gradient
+
+    def _forces(self, weights: tuple[float, float, float]) -> tuple[tuple[float, float], ...]:
+        """a and b of the derivatives of all three kinds' losses, with these weights."""
+        (near, mid, far), pull, push = weights, self.early_exaggeration_coeff_, float(self.repulsion_strength)
+        return (near * NEAR[0] * pull, NEAR[1]), (mid * MID[0] * pull, MID[1]), (-far * FAR[0] * push, FAR[1])
+
+    def _many_steps(self, first: int) -> Callable[[int, Sequence[float]], None] | None:
+        """Steps in which nobody looks in, on a GPU."""
+        if not isinstance(self._rows, PairsOnDevice) or not inherited(type(self), PACMAP, (*HOOKS, "_draw")):
+            return None
+        self._before_step(first)
+        return self._take if device_descent.served(self.optimizer_) else None
+
+    def _take(self, first: int, rates: Sequence[float]) -> None:
+        assert isinstance(self._rows, PairsOnDevice)
+        steps = range(first, first + len(rates))
+        forces = [self._forces(phase_weights(step, self.iter_per_phase)) for step in steps]
+        self._rows.advance(self.optimizer_, rates, forces)
+        self.n_iter_ = first + len(rates)
 
     def _loss_now(self) -> float:
         if self._rows is None:

@@ -88,7 +88,7 @@ def scattered(values: torch.Tensor, places: torch.Tensor, n: int) -> torch.Tenso
         for total, part in zip(sums, values, strict=True):
             total.scatter_add_(0, places, part)
         return sums
-    order = torch.argsort(places, stable=True)  # atomics would add in another order each time
-    counts = torch.bincount(places, minlength=n)
-    offsets = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)]).expand(len(values), -1)
+    sorted_places, order = torch.sort(places, stable=True)  # atomics would add in another order each time
+    bounds = torch.arange(n + 1, device=places.device)
+    offsets = torch.searchsorted(sorted_places, bounds).expand(len(values), -1)  # bincount would wait for the GPU
     return torch.segment_reduce(values[:, order], "sum", offsets=offsets, axis=1, initial=0.0)

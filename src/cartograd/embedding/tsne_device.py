@@ -13,6 +13,7 @@ import torch
 
 from cartograd.embedding import gains
 from cartograd.embedding.forces.gpu import SPARSE, DeviceEdges, GridRepulsion, nodes_for
+from cartograd.embedding.replaying import send
 from cartograd.kernels import gpu
 
 ROOM = 1.1
@@ -45,7 +46,7 @@ class TsneOnDevice:
     ) -> None:  # fmt: skip
         """Take a step for each of the learning rates; Z, and velocity and gains in `kept`, are changed in place."""
         self._state = self._room_for(Z, kept, len(rates), (momentum, pull, push))
-        self._state.rates[: len(rates)].copy_(torch.tensor(rates, dtype=torch.float32))
+        send(self._state.rates[: len(rates)], rates)
         self._state.number.zero_()
         taken, wait, extent = 0, 1, 0.0
         while taken < len(rates):

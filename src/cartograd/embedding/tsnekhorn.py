@@ -199,7 +199,7 @@ class TSNEkhorn(EntropicInput):
 
     def _loss_now(self) -> float:
         if self.unrolling:
-            return self._last_loss / self.early_exaggeration_coeff_
+            return float(self._last_loss) / self.early_exaggeration_coeff_
         if not self._has_closed_form():
             return super()._loss_now()
         kernel = self._kernel_now()

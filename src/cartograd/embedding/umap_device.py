@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 import torch
 
 from cartograd.affinity.counter import signed, stream
+from cartograd.embedding.replaying import Replayed, send
 from cartograd.embedding.umap_rows import Forces
 from cartograd.kernels import gpu
 from cartograd.neighbors import Graph
-
-RECORDED = 4
-"""Fewer steps than this are launched one by one."""
 
 
 def served(n: int, components: int, dtype: torch.dtype, device: torch.device) -> bool:
@@ -38,9 +36,7 @@ class UmapOnDevice:
         self.device = graph.device
         self.edges = self.kernels.edges_of(graph.indptr, graph.indices, graph.weights, steps)
         self.places = torch.empty(2, graph.n, 2, dtype=torch.float32, device=graph.device)
-        self._course = self._courses(0)
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._of: tuple[int, object] | None = None
+        self._course, self._replayed = self._courses(0), Replayed(graph.device)
 
     def gradient(self, Z: torch.Tensor, step: int, forces: Forces) -> torch.Tensor:
         """The gradient at the points Z (n, 2), of both terms."""
@@ -57,9 +53,8 @@ class UmapOnDevice:
         When all are taken `reached` is called with the number of steps and Z.
         """
         curve, count = _curve(self.kernels, forces), len(rates)
-        known = self._of == (count, curve)
-        if not known:
-            self._course, self._graph, self._of = self._courses(count), None, (count, curve)
+        if not self._replayed.knows((count, curve)):
+            self._course = self._courses(count)
         self._filled(self._course, first, rates, forces.seed)
         self.places[0].copy_(Z)
 
@@ -68,12 +63,7 @@ class UmapOnDevice:
                 old, new = self.places[ahead % 2], self.places[1 - ahead % 2]
                 self.kernels.step(old, new, self.edges, curve, self._course, ahead)
 
-        if known and self._graph is None and count >= RECORDED and Z.is_cuda:  # compiled by now
-            self._graph = gpu.load("replay").recorded(launch, self.device)
-        if self._graph is None:
-            launch()
-        else:
-            self._graph.replay()
+        self._replayed.run(launch, (count, curve), count)
         reached(first + count, Z.copy_(self.places[count % 2]))
 
     def losses(self, Z: torch.Tensor, step: int, forces: Forces) -> tuple[float, float]:
@@ -93,7 +83,7 @@ class UmapOnDevice:
     def _filled(self, course: object, first: int, rates: Sequence[float], seed: int) -> object:
         keys = [signed(stream(seed, "negatives", step)) for step in range(first, first + len(rates))]
         for room, values in zip(course, ([first], rates, keys), strict=True):  # type: ignore[call-overload]
-            room.copy_(torch.tensor(values, dtype=room.dtype))
+            send(room, values)
         return course
 
 

@@ -43,8 +43,9 @@ def edges_of(indptr: torch.Tensor, columns: torch.Tensor, weights: torch.Tensor)
 
 
 def pulls(
-    Z: torch.Tensor, edges: Edges, a: float, b: float, power: int, out: torch.Tensor | None = None, **options: Any
-) -> torch.Tensor:
+    Z: torch.Tensor, edges: Edges, a: float | torch.Tensor, b: float, power: int, out: torch.Tensor | None = None,
+    **options: Any,
+) -> torch.Tensor:  # fmt: skip
     """The pulls on all rows, (n, 2).
 
     Parameters
@@ -54,7 +55,7 @@ def pulls(
     edges : Edges
         The graph.
     a, b : float
-        Of f.
+        Of f; a may lie on the device, a tensor (1,) float32, so that launches can be replayed with another.
     power : int
         p, 1 or 2.
     out : torch.Tensor, default=None
@@ -66,7 +67,8 @@ def pulls(
     result = torch.empty_like(Z) if out is None else out
     _pulls[(triton.cdiv(len(Z), rows),)](
         Z.view(torch.int64), result, *edges, len(Z), a, b,
-        POWER=power, ADD=out is not None, ROWS=rows, LANES=lanes, num_warps=options.get("warps", 1),
+        LOADED=isinstance(a, torch.Tensor), POWER=power, ADD=out is not None, ROWS=rows, LANES=lanes,
+        num_warps=options.get("warps", 1),
     )  # fmt: skip
     return result
 
@@ -80,11 +82,12 @@ def place(words):
     )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["a"])  # by its alignment, which differs from step to step
 def _pulls(
     places, out, order, indptr, columns, weights, n, a, b,
-    POWER: tl.constexpr, ADD: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
+    LOADED: tl.constexpr, POWER: tl.constexpr, ADD: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
+    strength = tl.load(a) if LOADED else a
     lane = tl.arange(0, LANES)
     at = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     row = tl.load(order + at, mask=at < n, other=0)
@@ -99,7 +102,7 @@ def _pulls(
         x1, y1 = place(tl.load(places + tl.load(columns + edge, mask=here, other=0), mask=here, other=0))
         dx, dy = x[:, None] - x1, y[:, None] - y1
         soft = b + dx * dx + dy * dy
-        force = weight * a / (soft if POWER == 1 else soft * soft)
+        force = weight * strength / (soft if POWER == 1 else soft * soft)
         pull_x += force * dx
         pull_y += force * dy
     gx, gy = tl.sum(pull_x, 1), tl.sum(pull_y, 1)

@@ -70,7 +70,7 @@ def pushes(
         "num_warps": options.get("warps", 2 if few else 4),
     }  # fmt: skip
     grid, places = (triton.cdiv(n, sizes["ROWS"]),), around.view(torch.int64)
-    shares = torch.empty(n if contrastive else 0, dtype=torch.float32, device=around.device)
+    shares = torch.empty(n, dtype=torch.float32, device=around.device)
     if contrastive:
         _shares[grid](places, shift, shares, n, count, **sizes)
     _pushes[grid](places, order, shift, shares, out, n, count, -factor / n, CONTRASTIVE=contrastive, **sizes)
@@ -102,7 +102,7 @@ def _draws(shift, first, row, n, count, LANES: tl.constexpr):
     return further, back, (draw < count)[:, None] & (row < n)[None, :]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["shift"])  # by its alignment, which differs from step to step
 def _shares(places, shift, out, n, count, ROWS: tl.constexpr, LANES: tl.constexpr):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     x, y = place(tl.load(places + row, mask=row < n, other=0))
@@ -114,7 +114,7 @@ def _shares(places, shift, out, n, count, ROWS: tl.constexpr, LANES: tl.constexp
     tl.store(out + row, 2 / tl.sum(total, 0), mask=row < n)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["shift"])
 def _pushes(
     places, order, shift, shares, out, n, count, factor,
     CONTRASTIVE: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
