@@ -246,8 +246,9 @@ class Mamba3(nn.Module):
         """Everything around the recurrence, which `forward` and `step` differ in."""
         parts = self._project(u)
         theta = running_angles(parts.increments, cache.theta)
-        turn = Turn(self.B_bias, self.C_bias, theta, self.pairing)
-        B_last = turned(parts.B[:, -1:], self.B_bias, theta[:, -1:], self.pairing)[:, 0]
+        b_bias, c_bias = (_wide(on_engine_of(parts.B, one)) for one in (self.B_bias, self.C_bias))
+        turn = Turn(b_bias, c_bias, theta, self.pairing)
+        B_last = turned(parts.B[:, -1:], b_bias, theta[:, -1:], self.pairing)[:, 0]
         X, X_last = self._by_rank(parts.x, self.mimo_x), self._by_rank(cache.x_last.unsqueeze(1), self.mimo_x)
         gamma, nu = parts.lam * parts.dt, (1 - parts.lam) * parts.dt
         given = X.to(parts.B.dtype), parts.B, parts.C, parts.da, gamma, nu

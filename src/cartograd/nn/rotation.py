@@ -6,7 +6,6 @@ import math
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
 from cartograd.engine.accumulate import raw
 from cartograd.engine.tensor import Tensor as Recorded
@@ -47,14 +46,14 @@ def without_turns(angle: Any) -> Any:
     return angle - 2 * math.pi * turns
 
 
-def turned(rows: Any, bias: nn.Parameter, theta: Any, pairing: str) -> Any:
+def turned(rows: Any, bias: Any, theta: Any, pairing: str) -> Any:
     """Keys or queries of every head, (b, t, m, h, r): a group's rows, biased and turned; see `ops.rotary`.
 
     Parameters
     ----------
     rows : Tensor, (b, t, m, g, r)
         Of every group.
-    bias : nn.Parameter, (h, m, r)
+    bias : Tensor, (h, m, r)
         Of every head.
     theta : Tensor, (b, t, h, a)
         The angle of each of the first a pairs of channels.

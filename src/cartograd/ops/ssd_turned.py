@@ -1,7 +1,7 @@
 r"""Mamba-3's scan of keys and queries as they are projected: spread to heads, biased and turned inside.
 
 It is `trapezoid_ssd` of `turned_keys`. The rows of all heads, many times those of the groups, are not saved for the
-backward pass, and on a GPU that has the kernels they are never in memory at all.
+backward pass, and of bfloat16, on a GPU that has the kernels, they are never in memory at all.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from cartograd.engine.primitive import primitive
+from cartograd.kernels import gpu
 from cartograd.ops import rotary
 from cartograd.ops.rotary import turned_keys
 from cartograd.ops.ssd_gpu import gpu_kernels
@@ -113,9 +114,14 @@ def _example(make: Any) -> Any:
 def _kernels(
     v: Tensor, da: Tensor, B: Tensor, C: Tensor, single: tuple[Tensor, ...], initial_state: Tensor | None
 ) -> ModuleType | None:
-    """The module of kernels, if it takes these inputs."""
+    """The module of kernels, if it takes these inputs and gains by it.
+
+    Of float32 a program that turns keys has too much to keep in registers: there they are turned beside the scan.
+    """
+    narrow = all(one.dtype is torch.bfloat16 for one in (v, B, C))
     fitting = (
-        all(one.dtype is torch.float32 for one in single)
+        (narrow or gpu.interpreted())
+        and all(one.dtype is torch.float32 for one in single)
         and B.shape[5] % 2 == 0
         and B.shape[3] == C.shape[3] <= MOST_RANKS
     )
