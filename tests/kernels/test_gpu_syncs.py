@@ -90,6 +90,20 @@ def test_steps_of_tsne_between_two_looks_at_its_extent(cuda_device, monkeypatch)
     assert len(strictly) >= 20
 
 
+def test_looks_of_tsne_at_its_extent(cuda_device, monkeypatch):
+    """What a look finds is read later: the steps after it, here none at all, have been launched by then."""
+    taken, extents = [], []
+    monkeypatch.setattr(tsne_device.TsneOnDevice, "_steps", lambda self, Z, grid, count: taken.append(count))
+    monkeypatch.setattr(tsne_device, "_grid", lambda n, extent: extents.append(extent))
+    Z = torch.rand(100, 2, device=cuda_device)
+    side = float((Z.amax(0) - Z.amin(0)).max())
+    with no_waiting():
+        tsne_device.TsneOnDevice(None, None)._descend(Z, 50, side)
+    assert sum(taken) == 50
+    assert max(taken) == tsne_device.FARTHEST
+    assert extents == pytest.approx([tsne_device.ROOM * side] * len(taken), rel=1e-6)
+
+
 @pytest.mark.parametrize("name", SINGLE)
 def test_single_steps(cuda_device, monkeypatch, name):
     def between(call, model, bar):

@@ -1,7 +1,8 @@
 """t-SNE's layout on a GPU, many steps at a time: a step is recorded once and replayed.
 
 A grid for the repulsion is chosen with room to spare, and the extent of the map looked at only every few steps, the
-more of them the less it grows. A point that leaves the grid in between is treated as one at its rim.
+more of them the less it grows. What a look finds is read after the steps that follow it have been launched, so that the
+GPU never waits for the next ones. A point that leaves the grid in between is treated as one at its rim.
 """
 
 from __future__ import annotations
@@ -48,15 +49,23 @@ class TsneOnDevice:
         self._state = self._room_for(Z, kept, len(rates), (momentum, pull, push))
         send(self._state.rates[: len(rates)], rates)
         self._state.number.zero_()
-        taken, wait, extent = 0, 1, 0.0
-        while taken < len(rates):
-            grid, before = self._grid(Z), extent
-            extent = 0.0 if grid is None else grid[0]
-            count = min(wait, len(rates) - taken) if grid is not None else len(rates) - taken
-            self._steps(Z, None if grid is None else grid[1], count)
-            taken += count
-            growth = extent / before if before > 0 else FAST
-            wait = min(2 * wait, FARTHEST) if growth < SLOW else 1 if growth >= FAST else wait
+        if isinstance(self.repulsion, GridRepulsion):
+            self._descend(Z, len(rates), Look(Z).extent())
+        else:
+            self._steps(Z, None, len(rates))
+
+    def _descend(self, Z: torch.Tensor, count: int, extent: float) -> None:
+        """So many steps from a map of this extent."""
+        taken, wait, growth, look = 0, 1, 1.0, None
+        while taken < count:
+            some = min(wait, count - taken)
+            self._steps(Z, _grid(len(Z), ROOM * extent * max(1.0, growth) ** 2), some)
+            taken += some
+            if look is not None:
+                before, extent = extent, look.extent()
+                growth = extent / before if before > 0 else FAST
+                wait = min(2 * wait, FARTHEST) if growth < SLOW else 1 if growth >= FAST else wait
+            look = Look(Z)
 
     def _room_for(self, Z: torch.Tensor, kept: dict[str, torch.Tensor], count: int, factors: Any) -> Any:
         """The state of the descent; recorded steps are dropped where they would read other memory or numbers."""
@@ -68,15 +77,6 @@ class TsneOnDevice:
             number = torch.zeros(1, dtype=torch.int64, device=Z.device)
             self._fixed = (key, self.kernels.State(kept["velocity"], kept["gains"], rates, number), factors)
         return self._fixed[1]
-
-    def _grid(self, Z: torch.Tensor) -> tuple[float, tuple[float, int] | None] | None:
-        """The extent of the map, and the distance and number of the nodes; None where all pairs are summed."""
-        if not isinstance(self.repulsion, GridRepulsion):
-            return None
-        low, high = Z.aminmax(dim=0)
-        extent = float((high - low).max())
-        chosen = nodes_for(ROOM * extent)
-        return extent, None if chosen is None or chosen[1] ** 2 > SPARSE * len(Z) else chosen
 
     def _steps(self, Z: torch.Tensor, grid: tuple[float, int] | None, count: int) -> None:
         if grid not in self._graphs:
@@ -97,3 +97,24 @@ class TsneOnDevice:
             total, pulls, factor = (found[0] - 1).sum(), found[1:].T, 2.0
         constants = self.kernels.Gains(gains.RISE, gains.FALL, gains.LEAST, gains.LONGEST)
         self.kernels.descend(Z, attraction, pulls, total, pull, push * factor, momentum, self._state, constants)
+
+
+class Look:
+    """The extent of a map as it is when the steps launched so far are done."""
+
+    def __init__(self, Z: torch.Tensor) -> None:
+        low, high = Z.aminmax(dim=0)
+        self._found = torch.empty((), dtype=Z.dtype, pin_memory=True).copy_((high - low).max(), non_blocking=True)
+        self._there = torch.cuda.Event()
+        self._there.record()
+
+    def extent(self) -> float:
+        """The larger side; waits for it if it is not there yet."""
+        self._there.synchronize()
+        return float(self._found)
+
+
+def _grid(n: int, extent: float) -> tuple[float, int] | None:
+    """The distance and number of the nodes; None where all pairs are cheaper."""
+    chosen = nodes_for(extent)
+    return None if chosen is None or chosen[1] ** 2 > SPARSE * n else chosen

@@ -45,29 +45,20 @@ def gradients_kernel(
     BLOCKS: tl.constexpr = (R + BLOCK_R - 1) // BLOCK_R
     PARTS: tl.constexpr = BLOCKS + 1 if EACH else 2 * BLOCKS + 2
     role, program = tl.program_id(0) % PARTS, tl.program_id(0) // PARTS
-    chunk, batch = (program % chunks).to(tl.int64), (program // chunks).to(tl.int64)
+    chunk, batch, block = (program % chunks).to(tl.int64), (program // chunks).to(tl.int64), role % BLOCKS
     batches += tl.zeros((), tl.int64)
     group, split = tl.program_id(1) // splits, tl.program_id(1) % splits
-    present = tl.minimum(LENGTH, steps - chunk * LENGTH)
+    present, time = tl.minimum(LENGTH, steps - chunk * LENGTH), batch * steps + chunk * LENGTH
     v += batch * v_batch + chunk * (LENGTH * RANKS) * v_row
     dY += batch * g_batch + chunk * (LENGTH * QUERIES) * g_row
     B += batch * b_batch + group * b_head + chunk * (LENGTH * RANKS) * b_row
     C += batch * c_batch + group * c_head + chunk * (LENGTH * QUERIES) * c_row
-    dv += (batch * steps + chunk * LENGTH) * RANKS * heads * P
-    first = (group * splits + split) * span
-    part = (split * batches + batch) * steps + chunk * LENGTH
-    dB += (part * RANKS * groups + group) * R
-    dC += (part * QUERIES * groups + group) * R
+    dv, theta, dtheta = dv + time * RANKS * heads * P, theta + time * heads * pairs, dtheta + time * heads * pairs
+    first, part, everything = (group * splits + split) * span, split * batches * steps + time, batches * heads * chunks
+    dB, dC = dB + (part * RANKS * groups + group) * R, dC + (part * QUERIES * groups + group) * R
     place = (batch * heads + first) * chunks + chunk
-    everything = batches * heads * chunks
-    theta += (batch * steps + chunk * LENGTH) * heads * pairs
-    block = role % BLOCKS
-    inner_b, inner_c = (
-        inner_j + block * everything * (LENGTH * RANKS),
-        inner_i + block * everything * (LENGTH * QUERIES),
-    )
+    inner_b, inner_c = inner_j + block * everything * LENGTH * RANKS, inner_i + block * everything * LENGTH * QUERIES
     if EACH and role < BLOCKS:
-        dtheta += (batch * steps + chunk * LENGTH) * heads * pairs
         db_bias += program.to(tl.int64) * (heads * RANKS * R)
         dc_bias += program.to(tl.int64) * (heads * QUERIES * R)
         if TURNS > 0 and block * BLOCK_R < TURNS:
