@@ -121,6 +121,7 @@ def test_a_fit_goes_on_from_a_checkpoint(kernels, name, tmp_path):
     assert resumed.loss_ == whole.loss_
 
 
+@pytest.mark.cpu
 def test_a_hook_is_called_at_every_step(kernels):
     seen = []
 

@@ -30,7 +30,9 @@ def branching(a, b):
     return difference if difference > 0 else 0.0
 
 
-@pytest.mark.parametrize("function", [tiled, paired, norm, branching, distance.cityblock])
+@pytest.mark.parametrize(
+    "function", [tiled, paired, norm, branching, pytest.param(distance.cityblock, marks=pytest.mark.cpu)]
+)
 def test_equals_the_named_metric(function):
     indices, distances = search(X, 6, metric=function)
     wanted, apart = oracle.neighbours(X, 6, "manhattan")

@@ -10,6 +10,8 @@ import torch
 from cartograd.neighbors import compiled_search, search, sketch
 from cartograd.neighbors.compiled_search import cell_count
 
+pytestmark = pytest.mark.cpu
+
 
 @pytest.fixture(autouse=True)
 def for_few_rows(monkeypatch):

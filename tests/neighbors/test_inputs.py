@@ -147,6 +147,7 @@ def test_memmap(tmp_path, backend, dtype):
     np.testing.assert_array_equal(distances, plain[1])
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("backend", ["exact", "cells"])
 def test_memmap_is_read_in_blocks(tmp_path, backend, monkeypatch):
     """No piece that is read is more than a small part of the file."""

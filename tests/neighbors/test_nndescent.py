@@ -66,6 +66,7 @@ def test_sparse(stand_in, metric):
     np.testing.assert_allclose(distances, apart, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.cpu
 def test_auto_raises_the_effort_where_recall_falls_short(stand_in, monkeypatch, caplog):
     monkeypatch.setattr(searching, "EXACT_UP_TO", 10)
     monkeypatch.setattr(searching, "available", lambda package: True)

@@ -10,6 +10,8 @@ import torch
 from cartograd.kernels import cpu
 from cartograd.neighbors import screened, search
 
+pytestmark = pytest.mark.cpu
+
 
 @pytest.fixture(autouse=True)
 def for_few_rows(monkeypatch):
