@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from cartograd import SNE, TSNE, UMAP, InfoTSNE, LargeVis
+from cartograd.embedding import edge_clock
 from cartograd.embedding.edge_clock import clock
 from cartograd.embedding.umap_curve import fit_curve
 from cartograd.neighbors import Graph
@@ -100,6 +101,23 @@ def test_edges_act_at_exact_periods():
     assert times[1] == list(range(1, 50, 2))
     assert len(times[2]) == 15
     assert times[2][:3] == [3, 6, 9]  # the first whole numbers that 0.3 (t + 1) passes: 4 * 0.3, 7 * 0.3, 10 * 0.3
+
+
+def test_edges_are_counted_beforehand_where_nobody_should_wait_for_a_gpu():
+    print("seed 3")
+    generator = torch.Generator().manual_seed(3)
+    rates = torch.cat([edge_clock.shares(torch.rand(500, generator=generator)), torch.ones(1, dtype=torch.float64)])
+    rows = torch.randint(0, 40, (501,), generator=generator).sort().values
+    piece = edge_clock.Piece(0, 40, 0, rows, rows, rates)
+    counts = edge_clock.counted(rates, 60)
+    for step in range(60):
+        acting = piece.acting(step)
+        assert counts[step] == len(acting)
+        due = torch.zeros(501, dtype=torch.bool).index_fill_(0, acting, True)
+        assert torch.equal(edge_clock.chosen(due, counts[step]), acting)
+        values = torch.randn(3, len(acting), generator=generator, dtype=torch.float64)
+        wanted = torch.zeros(3, 40, dtype=torch.float64).index_add_(1, rows[acting], values)
+        torch.testing.assert_close(edge_clock.sums_of_runs(values, rows[acting], 40), wanted, rtol=0, atol=1e-14)
 
 
 def test_curve_is_umap_learns():

@@ -19,6 +19,7 @@ STRETCHES = {
 }
 SINGLE = {
     "UMAP": {"n_neighbors": 15, "optimizer": "Adam", "lr": 0.1},
+    "UMAP in three dimensions": {"n_neighbors": 15, "n_components": 3},
     "LargeVis": {"optimizer": "AdamW"},
     "LargeVis without neighbours": {"discard_NNs": True},
     "InfoTSNE": {"optimizer": "AdamW", "n_negatives": 20},

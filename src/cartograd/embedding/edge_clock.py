@@ -10,6 +10,7 @@ steps (umap-learn's epochs per sample), without any state to carry from step to 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -37,6 +38,8 @@ class Piece:
         (e,) int64, the ends of each edge.
     rates : torch.Tensor
         (e,) float64.
+    counts : sequence of int, default=()
+        How many act at each step, where that was counted beforehand: finding them then waits for no GPU.
     """
 
     start: int
@@ -45,6 +48,7 @@ class Piece:
     rows: torch.Tensor
     columns: torch.Tensor
     rates: torch.Tensor
+    counts: Sequence[int] = ()
 
     def acting(self, step: int) -> torch.Tensor:
         """Which edges of the piece act at this step, (a,) int64, rising."""
@@ -55,7 +59,8 @@ class Piece:
             due += rates
             return torch.from_numpy(numpy.flatnonzero(due >= numpy.int32(GRID)))
         moved = (self._whole_rates * step).bitwise_and_(int(GRID) - 1).add_(self._whole_rates)
-        return torch.nonzero(moved >= int(GRID))[:, 0]
+        now = moved >= int(GRID)
+        return chosen(now, self.counts[step]) if step < len(self.counts) else torch.nonzero(now)[:, 0]
 
     @cached_property
     def _whole_rates(self) -> torch.Tensor:
@@ -96,9 +101,27 @@ class Acting:
         first, count = self.piece.start, self.piece.stop - self.piece.start
         if values.device.type == "cpu":  # one after the other, at half the time of runs of equal rows
             return values.new_zeros(len(values), count).index_add_(1, self.rows - first, values).T
-        counts = torch.bincount(self.rows - first, minlength=count)
-        offsets = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)]).expand(len(values), -1)
-        return torch.segment_reduce(values, "sum", offsets=offsets, axis=1, initial=0.0).T
+        return sums_of_runs(values, self.rows - first, count).T
+
+
+def sums_of_runs(values: torch.Tensor, rows: torch.Tensor, count: int) -> torch.Tensor:
+    """Sums of values (c, a) by rows (a,) that rise, (c, count); each from left to right, and nothing is looked at."""
+    offsets = torch.searchsorted(rows, torch.arange(count + 1, device=rows.device)).expand(len(values), -1)
+    return torch.segment_reduce(values, "sum", offsets=offsets, axis=1, unsafe=True, initial=0.0)
+
+
+def chosen(due: torch.Tensor, count: int) -> torch.Tensor:
+    """The places of the `count` trues, (count,) int64, rising: `torch.nonzero` where their number is known."""
+    place = torch.where(due, torch.cumsum(due, 0) - 1, count)
+    places = torch.arange(len(due), device=due.device)
+    return torch.empty(count + 1, dtype=torch.int64, device=due.device).scatter_(0, place, places)[:count]
+
+
+def counted(rates: torch.Tensor, steps: int) -> list[int]:
+    """How many edges with these rates act at each of the first steps: differences of the sums of floor(t r)."""
+    whole = (rates * GRID).to(torch.int64)
+    upto = torch.stack([(whole * step).bitwise_right_shift_(24).sum() for step in range(steps + 1)])
+    return [int(count) for count in upto.diff().tolist()]
 
 
 def shares(weights: torch.Tensor, largest: float | None = None) -> torch.Tensor:
@@ -121,6 +144,7 @@ def clock(graph: Graph, steps: int, largest: float | None = None) -> list[Piece]
         stop = max(start + 1, int(torch.searchsorted(indptr, torch.tensor(reach, device=rows.device), right=True)) - 1)
         stop = min(stop, graph.n)
         edges = slice(int(indptr[start]), int(indptr[stop]))
-        pieces.append(Piece(start, stop, edges.start, rows[edges], columns[edges], rates[edges]))
+        counts = () if rows.device.type == "cpu" else counted(rates[edges], steps)
+        pieces.append(Piece(start, stop, edges.start, rows[edges], columns[edges], rates[edges], counts))
         start = stop
     return pieces
