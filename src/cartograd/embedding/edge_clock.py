@@ -105,9 +105,9 @@ class Acting:
 
 
 def sums_of_runs(values: torch.Tensor, rows: torch.Tensor, count: int) -> torch.Tensor:
-    """Sums of values (c, a) by rows (a,) that rise, (c, count); each from left to right, and nothing is looked at."""
+    """Sums of values (c, a) by rows (a,) that rise, (c, count), each from left to right; waits for no GPU."""
     offsets = torch.searchsorted(rows, torch.arange(count + 1, device=rows.device)).expand(len(values), -1)
-    return torch.segment_reduce(values, "sum", offsets=offsets, axis=1, unsafe=True, initial=0.0)
+    return torch.segment_reduce(values, "sum", offsets=offsets, axis=1, initial=0.0)
 
 
 def chosen(due: torch.Tensor, count: int) -> torch.Tensor:

@@ -9,6 +9,7 @@ import torch
 
 from cartograd.distributed import Part, row_bounds
 from cartograd.distributed.part import tree_sum
+from cartograd.embedding.edge_clock import sums_of_runs
 from cartograd.neighbors.workers import spread
 
 LANES = 4
@@ -89,6 +90,4 @@ def scattered(values: torch.Tensor, places: torch.Tensor, n: int) -> torch.Tenso
             total.scatter_add_(0, places, part)
         return sums
     sorted_places, order = torch.sort(places, stable=True)  # atomics would add in another order each time
-    bounds = torch.arange(n + 1, device=places.device)
-    offsets = torch.searchsorted(sorted_places, bounds).expand(len(values), -1)  # bincount would wait for the GPU
-    return torch.segment_reduce(values[:, order], "sum", offsets=offsets, axis=1, initial=0.0)
+    return sums_of_runs(values[:, order], sorted_places, n)
