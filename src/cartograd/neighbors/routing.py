@@ -52,7 +52,7 @@ class Routing:
 
     def scores(self, rows: torch.Tensor) -> torch.Tensor:
         r""":math:`|c|^2/2 - x \cdot c`, (r, C): orders the cells of a row by distance."""
-        half = (self.cells * self.cells).sum(1).div_(2).floor_()
+        half = half_squares(self.cells)
         return torch.addmm(half[None, :], whole(rows, self.centre, self.scale)[0], self.cells.T, alpha=-1)
 
     def nearest(self, rows: Rows, count: int) -> torch.Tensor:
@@ -95,6 +95,11 @@ def _means(sample: torch.Tensor, cell: torch.Tensor, old: torch.Tensor) -> torch
     sums = torch.zeros(old.shape, dtype=torch.float64, device=old.device).index_add_(0, cell, sample.to(torch.float64))
     members = torch.bincount(cell, minlength=len(old))[:, None]
     return torch.where(members > 0, sums.div_(members.clamp(min=1)).round_().to(old.dtype), old)
+
+
+def half_squares(rows: torch.Tensor) -> torch.Tensor:
+    """Half the squared lengths of rows of integers (..., w), rounded down to integers: exact sums."""
+    return rows.square().sum(-1).div_(2).floor_()
 
 
 def whole_scale(sample: torch.Tensor, centre: torch.Tensor) -> float:

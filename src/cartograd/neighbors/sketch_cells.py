@@ -16,9 +16,8 @@ from cartograd.kernels import cpu
 from cartograd.neighbors.cells import Grouped
 from cartograd.neighbors.compiled_search import cell_count
 from cartograd.neighbors.query_cells import Found, needed_probes
-from cartograd.neighbors.routing import train
+from cartograd.neighbors.routing import half_squares, train
 from cartograd.neighbors.rows import FileRows, TensorRows
-from cartograd.neighbors.whole_sketch import half_squares
 from cartograd.neighbors.workers import spread
 
 RECALL = 0.94

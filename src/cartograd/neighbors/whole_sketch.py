@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from cartograd.neighbors.directions import leading
-from cartograd.neighbors.routing import whole, whole_scale
+from cartograd.neighbors.routing import half_squares, whole, whole_scale
 from cartograd.neighbors.rows import Rows
 from cartograd.neighbors.sketch import SAMPLE, WIDE, WIDTH
 from cartograd.neighbors.tiles import middle, tile_rows
@@ -93,8 +93,3 @@ def hidden(short: torch.Tensor, sample: torch.Tensor, neighbours: torch.Tensor, 
         as_near.scatter_add_(1, place, torch.ones_like(place))
     rank = as_near.cumsum(1)[:, :-1] - 2  # but for the row itself and the neighbour
     return [float((rank >= count).to(torch.float64).mean()) for count in counts]
-
-
-def half_squares(rows: torch.Tensor) -> torch.Tensor:
-    """Half the squared lengths of rows of integers (..., w), rounded down to integers: exact sums."""
-    return rows.square().sum(-1).div_(2).floor_()

@@ -16,7 +16,7 @@ from cartograd.errors import InputError
 from cartograd.kernels import gpu
 from cartograd.nn import mamba3_arguments as check
 from cartograd.nn.placement import on_engine_of
-from cartograd.nn.rotation import Turn, running_angles, turned
+from cartograd.nn.rotation import Turn, running_angles
 from cartograd.nn.trapezoid import FORMULATIONS, Terms, chunked_scan, one_step
 from cartograd.ops.ssd import as_recorded
 
@@ -186,7 +186,12 @@ class Mamba3(nn.Module):
         if u.shape[1] == 0:
             return (u, cache) if return_cache else u
         scan = chunked_scan(self.chunk_size, self.algorithm)
-        y, cache = self._read(u, cache, lambda terms: FORMULATIONS[self.formulation](terms, scan))
+        y, cache = self._read(
+            u,
+            cache,
+            lambda terms: FORMULATIONS[self.formulation](terms, scan),
+            lambda terms: self.formulation == "double" and scan.fuses(terms),
+        )
         return (y, cache) if return_cache else y
 
     def step(self, u_t: Any, cache: Mamba3Cache | None = None) -> tuple[Any, Mamba3Cache]:
@@ -202,7 +207,7 @@ class Mamba3(nn.Module):
         u, cache = self._prepared(u_t.unsqueeze(1) if u_t.dim() == 2 else u_t, cache)
         if u.shape[1] != 1:
             raise InputError(f"step reads one token, (b, {self.d_model}), got shape {tuple(u_t.shape)}: use forward")
-        y, cache = self._read(u, cache, one_step)
+        y, cache = self._read(u, cache, one_step, lambda terms: False)
         return (y.squeeze(1) if u_t.dim() == 2 else y), cache
 
     def empty_cache(self, batch: int) -> Mamba3Cache:
@@ -241,20 +246,27 @@ class Mamba3(nn.Module):
         return u, cache
 
     def _read(
-        self, u: Any, cache: Mamba3Cache, recurrence: Callable[[Terms], tuple[Any, Any]]
+        self,
+        u: Any,
+        cache: Mamba3Cache,
+        recurrence: Callable[[Terms], tuple[Any, Any]],
+        fuses: Callable[[Terms], bool],
     ) -> tuple[Any, Mamba3Cache]:
-        """Everything around the recurrence, which `forward` and `step` differ in."""
+        """Everything around the recurrence, which `forward` and `step` differ in, and whether it turns keys itself."""
         parts = self._project(u)
         theta = running_angles(parts.increments, cache.theta)
         b_bias, c_bias = (_wide(on_engine_of(parts.B, one)) for one in (self.B_bias, self.C_bias))
         turn = Turn(b_bias, c_bias, theta, self.pairing)
-        B_last = turned(parts.B[:, -1:], b_bias, theta[:, -1:], self.pairing)[:, 0]
         X, X_last = self._by_rank(parts.x, self.mimo_x), self._by_rank(cache.x_last.unsqueeze(1), self.mimo_x)
         gamma, nu = parts.lam * parts.dt, (1 - parts.lam) * parts.dt
         given = X.to(parts.B.dtype), parts.B, parts.C, parts.da, gamma, nu
-        y, state = recurrence(Terms(*given, X_last.squeeze(1), cache.B_last, cache.state, turn))
+        terms = Terms(*given, X_last.squeeze(1), cache.B_last, cache.state, turn)
+        terms = terms if fuses(terms) else terms.turned()
+        y, state = recurrence(terms)
         y = _wide(y) + on_engine_of(y, self.D).unsqueeze(-1) * X
-        return self._gated(y, parts.z, u.dtype), Mamba3Cache(state, _wide(B_last), parts.x[:, -1], theta[:, -1])
+        return self._gated(y, parts.z, u.dtype), Mamba3Cache(
+            state, _wide(terms.last_key()), parts.x[:, -1], theta[:, -1]
+        )
 
     def _project(self, u: Any) -> Parts:
         """Steps 1 to 6 of the block: everything of a token that does not depend on others."""

@@ -42,7 +42,7 @@ Scan = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
 
 
 class Terms(NamedTuple):
-    """What goes into the recurrence. With a turn, B and C are still rows of groups, (b, t, m, g, r)."""
+    """What goes into the recurrence. With a turn, which only `fused` takes, B and C are still rows of groups."""
 
     X: Any
     B: Any
@@ -62,6 +62,13 @@ class Terms(NamedTuple):
         b_bias, c_bias, theta, pairing = self.turn
         B, C = turned(self.B, b_bias, theta, pairing), turned(self.C, c_bias, theta, pairing)
         return self._replace(B=B, C=C, turn=None)
+
+    def last_key(self) -> Any:
+        """B of every head at the last step, turned, (b, m, h, r)."""
+        if self.turn is None:
+            return self.B[:, -1]
+        b_bias, _, theta, pairing = self.turn
+        return turned(self.B[:, -1:], b_bias, theta[:, -1:], pairing)[:, 0]
 
 
 @dataclass(frozen=True)
@@ -88,7 +95,7 @@ class ChunkedScan:
         return self.algorithm == "recompute" and gpu_kernels(X, da, B, C, raw(terms.state)) is not None
 
 
-def chunked_scan(chunk_size: int, algorithm: str) -> Scan:
+def chunked_scan(chunk_size: int, algorithm: str) -> ChunkedScan:
     """A scan in chunks of this many steps, by this algorithm of `double_ssd`."""
     return ChunkedScan(chunk_size, algorithm)
 
@@ -103,7 +110,6 @@ def double(terms: Terms, scan: Scan) -> tuple[Any, Any]:
     """Two scans, or one pass that gives their sum."""
     if isinstance(scan, ChunkedScan) and scan.fuses(terms):
         return fused(terms)
-    terms = terms.turned()
     fresh, one = scan(_spread(terms.gamma) * terms.X, terms.da, terms.B, terms.C, terms.state)
     older, other = scan(_older_values(terms), terms.da, _shifted(terms.B, terms.B_last), terms.C, None)
     return fresh + older, one + other
@@ -111,7 +117,6 @@ def double(terms: Terms, scan: Scan) -> tuple[Any, Any]:
 
 def stacked(terms: Terms, scan: Scan) -> tuple[Any, Any]:
     """One scan, both terms as ranks of it."""
-    terms = terms.turned()
     values = torch.cat([_spread(terms.gamma) * terms.X, _older_values(terms)], 2)
     keys = torch.cat([terms.B, _shifted(terms.B, terms.B_last)], 2)
     return scan(values, terms.da, keys, terms.C, terms.state)
@@ -119,7 +124,6 @@ def stacked(terms: Terms, scan: Scan) -> tuple[Any, Any]:
 
 def single(terms: Terms, scan: Scan) -> tuple[Any, Any]:
     """One scan by the step a term comes from."""
-    terms = terms.turned()
     ahead, first = _ahead(terms), _first(terms)
     y, last = scan(_spread(terms.gamma + ahead) * terms.X, terms.da, terms.B, terms.C, first)
     scores = torch.einsum("btmhr,btuhr->bthmu", terms.C, terms.B)
@@ -162,7 +166,6 @@ FORMULATIONS: dict[str, Callable[[Terms, Scan], tuple[Any, Any]]] = {
 
 def one_step(terms: Terms) -> tuple[Any, Any]:
     """The recurrence as it stands, of sequences of length 1."""
-    terms = terms.turned()
     weights = (terms.da.exp() * terms.nu)[:, 0, :, None, None], terms.gamma[:, 0, :, None, None]
     older = torch.einsum("bmhp,bmhr->bhpr", terms.X_last, terms.B_last)
     fresh = torch.einsum("bmhp,bmhr->bhpr", terms.X[:, 0], terms.B[:, 0])

@@ -22,8 +22,6 @@ import triton.language as tl
 from cartograd.kernels.gpu.counting import below, hashed
 from cartograd.kernels.gpu.edges import place
 
-LARGEST = 1 << 24
-"""The most rows: draws have 32 random bits."""
 DRAWS = 128
 """Draws of a program that finds them."""
 

@@ -92,7 +92,8 @@ def backward(
 
     The last are those of both biases and of theta.
     """
-    plan, turned = planned(v, B, C, turn is not None), turn is not None
+    turned = turn is not None
+    plan = planned(v, B, C, turned)
     values, keys, queries, seeds = as_rows(v), as_rows(B), as_rows(C), as_rows(dy)
     decays = decayed(plan, da, trapezoid)
     batch, steps, heads = da.flatten(1, 2).shape
@@ -108,10 +109,11 @@ def backward(
     inner_i, inner_j = (decays.new_empty(n * rows * one.shape[3]) for n, one in ((parts_i, C), (parts_j, B)))
     same_ranks = v.shape[3] if each else C.shape[3]
     inner_same, dscale, dsame = _trapezoid_room(decays, trapezoid, rows * same_ranks, da)
+    *turning, pairs = _turning(turn, decays)
     room = _turning_room(turn, batch * chunks, decays)
     gradients_kernel[(batch * chunks * (blocks + 1 if each else 2 * blocks + 2), groups * splits)](
         values, decays, keys, queries, seeds, states, adjoints, dv, dB, dC, inner_i, inner_j, inner_same,
-        *_turning(turn, decays)[:3], *room, _turning(turn, decays)[3],
+        *turning, *room, pairs,
         *values.stride()[:3], *keys.stride()[:3], *queries.stride()[:3], *seeds.stride()[:3],
         batch, steps, heads, chunks, groups, heads // groups // splits, splits,
         v.shape[3], C.shape[3], plan.length, v.shape[5], B.shape[5],
