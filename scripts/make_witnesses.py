@@ -1,4 +1,4 @@
-"""Model files, a checkpoint and a pickle of the installed cartograd, kept so that later versions prove they still read them.
+"""Write model files, a checkpoint and a pickle of this cartograd, with which later versions prove they still read them.
 
 python scripts/make_witnesses.py tests/data/0.1    writes them; run it once for each released version
 
