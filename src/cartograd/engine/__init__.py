@@ -2,8 +2,8 @@
 
 import importlib
 
-from cartograd.engine import functions as functions
 from cartograd.engine import methods as methods
+from cartograd.engine import torch_patches as torch_patches
 from cartograd.engine.backward import backward as backward
 from cartograd.engine.budget import memory_budget as memory_budget
 from cartograd.engine.capture import capture as capture
