@@ -7,7 +7,6 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +14,8 @@ import torch
 from cartograd.errors import MemoryBudgetError
 from cartograd.kernels import cpu
 from cartograd.neighbors import screened
+from cartograd.neighbors.free_memory import GIB as GIB
+from cartograd.neighbors.free_memory import free_bytes as free_bytes
 from cartograd.neighbors.searching import EXACT_UP_TO
 from cartograd.neighbors.tiles import TILE_ROWS
 from cartograd.neighbors.workers import thread_count
@@ -24,25 +25,10 @@ if TYPE_CHECKING:
     from cartograd.embedding.source import Source
     from cartograd.neighbors.rows import Rows
 
-GIB = float(1 << 30)
 BLOCKS = 20_000
 """Rows in all the blocks of data that are held at once."""
 WORTH_RETURNING = 1 << 25
 """Bytes of data from which on freed memory is returned between the parts of a fit."""
-
-
-def free_bytes(device: torch.device) -> float:
-    """Memory that can still be taken on the device; infinity where it cannot be known."""
-    if device.type == "cuda":
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch's, for the next tensor
-        return float(torch.cuda.mem_get_info(device)[0] + kept)
-    path = Path("/proc/meminfo")
-    if not path.exists():
-        return float("inf")
-    for line in path.read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return float(line.split()[1]) * 1024
-    return float("inf")
 
 
 def return_freed(rows: Rows) -> None:

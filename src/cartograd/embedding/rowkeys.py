@@ -11,15 +11,19 @@ from dataclasses import dataclass
 import torch
 
 from cartograd.affinity.counter import hashed, stream
-from cartograd.neighbors.rows import Rows
+from cartograd.neighbors.rows import Rows, SparseRows
 from cartograd.neighbors.tiles import tile_rows
 from cartograd.neighbors.workers import spread
 
+SPARSE_PIECE = 1 << 22
+"""Stored values of sparse rows that are hashed at a time."""
 _ODD = -7046029254386353131  # 0x9E3779B97F4A7C15
 
 
 def row_keys(rows: Rows) -> torch.Tensor:
-    """The key of each row, (n, 2) int64."""
+    """Return the key of each row, (n, 2) int64."""
+    if isinstance(rows, SparseRows):
+        return _sparse_keys(rows)
     factors = _factors(rows.width, rows.device)
     tile = max(1, tile_rows(rows.width) // 2)
     keys = torch.empty(rows.count, 2, dtype=torch.int64, device=rows.device)
@@ -33,17 +37,38 @@ def row_keys(rows: Rows) -> torch.Tensor:
     return keys
 
 
+def _sparse_keys(rows: SparseRows) -> torch.Tensor:
+    """Return the same keys from the stored values alone: a zero adds nothing to a key."""
+    indptr, indices, values = (torch.from_numpy(getattr(rows.matrix, name)) for name in ("indptr", "indices", "data"))
+    keys = torch.zeros(rows.count, 2, dtype=torch.int64)
+    for start in range(0, len(indices), SPARSE_PIECE):
+        stop = min(start + SPARSE_PIECE, len(indices))
+        row = torch.searchsorted(indptr, torch.arange(start, stop, dtype=indptr.dtype), right=True) - 1
+        columns = indices[start:stop].to(torch.int64)
+        factors = _odd_numbers(torch.stack([columns, columns + rows.width]))
+        keys.index_add_(0, row, (_bits(values[start:stop]) * factors).T)
+    return keys.to(rows.device)
+
+
 def _factors(width: int, device: torch.device) -> torch.Tensor:
-    """Two odd random numbers for each column, (2, d) int64."""
-    places = torch.arange(2 * width, dtype=torch.int64, device=device).reshape(2, width)
+    """Return two odd random numbers for each column, (2, d) int64."""
+    return _odd_numbers(torch.arange(2 * width, dtype=torch.int64, device=device).reshape(2, width))
+
+
+def _odd_numbers(places: torch.Tensor) -> torch.Tensor:
     return hashed(stream(0, "row keys"), places) | 1
 
 
 def _hashed(block: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
-    # + 0 makes -0 equal to 0; small whole numbers as floats end in many zero bits, which the shift brings into play
-    bits = (block.to(torch.float64) + 0.0).view(torch.int64) * _ODD
-    bits ^= bits >> 29
+    bits = _bits(block)
     return torch.stack([(bits * factor).sum(1) for factor in factors], 1)
+
+
+def _bits(values: torch.Tensor) -> torch.Tensor:
+    # + 0 makes -0 equal to 0; small whole numbers as floats end in many zero bits, which the shift brings into play
+    bits = (values.to(torch.float64) + 0.0).view(torch.int64) * _ODD
+    bits ^= bits >> 29
+    return bits
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import torch
 from cartograd.engine import Tensor
 from cartograd.errors import InputError, OptionError, UnsupportedError
 from cartograd.neighbors import components
+from cartograd.neighbors.sparse_input import check_structure
 
 MODES = ("mean", "union", "max", "sum")
 
@@ -85,6 +86,7 @@ class Graph:
         """A square ``scipy`` sparse matrix of any format."""
         if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InputError(f"a graph needs a square matrix, got shape {tuple(matrix.shape)}")
+        check_structure(matrix, "the matrix of a graph")
         coo = matrix.tocoo()
         return cls.from_edges(torch.from_numpy(coo.row), torch.from_numpy(coo.col), coo.data, coo.shape[0])
 

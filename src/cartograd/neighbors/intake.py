@@ -16,6 +16,7 @@ from cartograd.engine import Tensor
 from cartograd.errors import InputError, UnsupportedError
 from cartograd.neighbors import validate
 from cartograd.neighbors.rows import FileRows, Rows, SparseRows, TensorRows
+from cartograd.neighbors.sparse_input import as_csr
 
 SMALL_INTEGERS = {"bool", "int8", "uint8", "int16", "uint16"}
 """Integer kinds whose every value is a float32; wider ones are computed in float64."""
@@ -126,8 +127,7 @@ def _widened(array: Any, name: str) -> Any:
 
 
 def _from_sparse(data: Any, name: str, device: torch.device) -> SparseRows:
-    validate.check_shape(tuple(data.shape), name)
-    matrix = data.tocsr()
+    matrix = as_csr(data, name)
     dtype = _float_of(matrix.dtype, name)
     matrix = matrix.astype(numpy.float64 if dtype == torch.float64 else numpy.float32)
     if not matrix.has_canonical_format:

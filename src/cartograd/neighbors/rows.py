@@ -11,6 +11,8 @@ from typing import Any, Protocol
 import numpy
 import torch
 
+from cartograd.neighbors.free_memory import check_dense_piece
+
 
 class Rows(Protocol):
     """The rows of a data set, read in pieces.
@@ -110,6 +112,7 @@ class SparseRows:
         return self.take(ids).to(torch.float64)
 
     def _dense(self, piece: Any) -> torch.Tensor:
+        check_dense_piece(piece.shape[0], piece.shape[1], self.device)
         return torch.from_numpy(piece.toarray()).to(device=self.device, dtype=self.dtype)
 
 

@@ -24,6 +24,7 @@ from cartograd.neighbors.nndescent import solve_by_nndescent, solve_with_recall
 from cartograd.neighbors.precision import full_precision
 from cartograd.neighbors.problem import Problem, solve_exactly
 from cartograd.neighbors.ready import make_ready
+from cartograd.neighbors.sparse_input import as_csr
 
 log = logging.getLogger("cartograd.neighbors")
 
@@ -127,8 +128,12 @@ def search(
 
 def _like(queries: Any, given: Given) -> Any:
     """Sparse queries for sparse data, dense ones for dense data."""
+    if given.sparse is None and hasattr(queries, "tocsr"):
+        matrix = as_csr(queries, "queries")
+        validate.check_width(matrix.shape[1], given.rows.width)
+        return matrix.toarray()
     if given.sparse is None:
-        return queries.toarray() if hasattr(queries, "toarray") else queries
+        return queries
     if hasattr(queries, "tocsr"):
         return queries
     from scipy.sparse import csr_array

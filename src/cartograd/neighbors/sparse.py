@@ -68,7 +68,7 @@ class SparseSearch:
 
     def run(self) -> Iterator[int]:
         """Work through the row tiles; `ids` and `raw` hold the answer at the end."""
-        transposed = self.data.T.tocsc()
+        transposed = self.data.T.tocsr()  # once: a product with a CSC matrix converts it every time
         sums, score = (_sizes, _jaccard) if self.jaccard else (_squares, _squared)
         data_sums = sums(self.data)
         for start in range(0, self.queries.shape[0], self.step):
