@@ -1,4 +1,4 @@
-"""What a page holds: a header that describes the map and its columns, and blocks with their values."""
+"""What a page holds: a header that describes the map and its columns, blocks with their values, and the poster."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from cartograd.viewer.columns import Column
 from cartograd.viewer.pack import Blocks
 from cartograd.viewer.places import densest_places
 from cartograd.viewer.points import map_points, spread
+from cartograd.viewer.poster import poster
 from cartograd.viewer.table import read_table
 from cartograd.viewer.thumbnails import thumbnails
 
@@ -24,8 +25,8 @@ LABELLED = 1000
 
 def content(
     embedding: Any, *, data: Any, color: Any, label: Any, text: Any, images: Any, title: str, point_size: float | None
-) -> tuple[dict[str, Any], Blocks]:
-    """The header and the blocks of a page; the arguments are those of `write_page`."""
+) -> tuple[dict[str, Any], Blocks, str]:
+    """Return the header, the blocks and the poster of a page; the arguments are those of `write_page`."""
     points = map_points(embedding)
     if point_size is not None and not 0 < point_size <= 100:
         raise OptionError(f"point_size must be above 0 and at most 100 pixels, got {point_size}")
@@ -49,7 +50,16 @@ def content(
         "scale": list(SCALE),
         "missing": MISSING,
     }
-    return header, blocks
+    colored = None if table.color is None else table.columns[table.color]
+    return header, blocks, poster(units, colored, _scale_of(colored), point_size)
+
+
+def _scale_of(column: Column | None) -> tuple[float, float] | None:
+    """Where the color scale of a column begins and ends; None for categories, and where there is no number."""
+    if column is None or column.kind == "category":
+        return None
+    ends = _range(column.values)
+    return None if ends["low"] is None or ends["high"] is None else (ends["low"], ends["high"])
 
 
 def _units(points: Any) -> tuple[Any, dict[str, Any]]:

@@ -140,17 +140,24 @@ def page_html(
 
 def page_parts(embedding: Any, *, title: str, point_size: float | None, **options: Any) -> Iterator[str]:
     """The page piece by piece; everything is checked before the first piece comes."""
-    header, blocks = content(embedding, title=title, point_size=point_size, **options)
+    header, blocks, poster = content(embedding, title=title, point_size=point_size, **options)
     style, early, script = _web("page.css"), _web("theme.js"), _script()
     filled = {
         "policy": policy(scripts=(early, script), style=style),
-        "title": html.escape(str(title) or "Map"),
+        "title": _escaped(str(title) or "Map"),
         "style": style,
         "theme": early,
+        "poster": poster,
+        "heading": _escaped(str(title)),
         "header": json_text(header),
         "script": script,
     }
     return _assembled(filled, blocks.elements())
+
+
+def _escaped(text: str) -> str:
+    """Escape a text for HTML; lone surrogates, which UTF-8 does not have, become question marks."""
+    return html.escape(text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def policy(*, scripts: tuple[str, ...], style: str) -> str:

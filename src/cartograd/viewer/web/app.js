@@ -120,6 +120,7 @@ class App {
     this.labelColumn = named;
     document.getElementById("names-field").hidden = !named?.places;
     this.legend.show(this.coloring, column ? index : -1);
+    document.body.classList.toggle("recolored", index !== (this.data.color ?? -1)); // not as the poster is
     this.uploadAll();
     this.card.hide();
     this.link.keep();
@@ -168,9 +169,11 @@ class App {
     const stage = document.getElementById("stage");
     Object.assign(this.camera, { width: stage.clientWidth || 1, height: stage.clientHeight || 1, fitted: 1 });
     this.camera.fitted = this.camera.viewOf(this.wholeBox, this.covered).zoom;
-    this.painter.resize(this.camera.width, this.camera.height);
+    const cleared = this.painter.resize(this.camera.width, this.camera.height);
     if (this.atFit) Object.assign(this.camera, this.camera.viewOf(this.wholeBox, this.covered));
-    this.changed();
+    // a canvas that was cleared is painted before the browser shows it
+    if (cleared && this.painter.drawn) this.painter.frame();
+    else this.changed();
   }
 
   look(view) {

@@ -2,7 +2,7 @@
 
 class CanvasRenderer {
   constructor(canvas, data, order) {
-    this.context = canvas.getContext("2d", { alpha: false });
+    this.context = canvas.getContext("2d");
     if (!this.context) throw new Error("This browser draws neither with WebGL2 nor on a canvas.");
     Object.assign(this, { canvas, data, order, progressive: true });
     this.values = new Float32Array(data.count);
@@ -36,6 +36,10 @@ class CanvasRenderer {
       this.drawLayer(image, frame, count, { layer: 0, size: frame.size, opacity });
     }
     this.context.putImageData(image, 0, 0);
+  }
+
+  isDone() {
+    return true;
   }
 
   drawLayer(image, frame, count, { layer, size, opacity }) {

@@ -5,7 +5,8 @@ const TABLE_WIDTH = 1024;
 class GlRenderer {
   /** `order` is the order of drawing, the same for every buffer: random, so that no category covers the others. */
   constructor(canvas, data, order) {
-    const options = { alpha: false, antialias: false, depth: data.width === 3, powerPreference: "high-performance" };
+    // with alpha: a canvas without is black until its first frame is on the screen, and the poster is behind it
+    const options = { alpha: true, antialias: false, depth: data.width === 3, powerPreference: "high-performance" };
     this.gl = canvas.getContext("webgl2", options);
     if (!this.gl) throw new Error("no WebGL2");
     Object.assign(this, { canvas, data, order, progressive: true });
@@ -15,6 +16,7 @@ class GlRenderer {
   /** Everything that lives on the graphics card; made again if the card was lost. */
   build() {
     const { gl } = this;
+    this.fence = null;
     this.points = this.program(POINT_VERTEX, POINT_FRAGMENT);
     this.density = this.program(SCREEN_VERTEX, DENSITY_FRAGMENT);
     this.canCount = gl.getExtension("EXT_color_buffer_float") || gl.getExtension("EXT_color_buffer_half_float");
@@ -127,6 +129,15 @@ class GlRenderer {
     } else {
       this.drawLayer(frame, count, { layer: 0, paleness: 0, crisp: frame.crisp, size: frame.size });
     }
+  }
+
+  /** Whether the graphics card is done with the first frame; asked between frames, never waited for. */
+  isDone() {
+    const { gl } = this;
+    if (gl.isContextLost()) return false;
+    this.fence ??= gl.fenceSync(gl.SYNC_GPU_COMMANDS_COMPLETE, 0);
+    gl.flush();
+    return gl.getSyncParameter(this.fence, gl.SYNC_STATUS) === gl.SIGNALED;
   }
 
   setPointUniforms(frame) {

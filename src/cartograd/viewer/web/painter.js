@@ -2,6 +2,7 @@
 
 const LEAST_BUDGET = 20000;
 const STILL_AFTER = 140;
+const FRAMES_TO_SCREEN = 2;
 
 /** The order of drawing: a fixed shuffle, so that its first points are a fair sample of all. */
 function shuffled(count) {
@@ -23,10 +24,15 @@ function smoothstep(low, high, value) {
 
 class Painter {
   constructor(app, canvas, data) {
-    Object.assign(this, { app, canvas, data, sizeFactor: 1, budget: Infinity, waiting: false, lastMove: -1e9, moved: false });
+    Object.assign(this, { app, canvas, data, sizeFactor: 1, budget: Infinity, waiting: false, lastMove: -1e9, moved: false, drawn: false });
     this.renderer = makeRenderer(canvas, data, shuffled(data.count));
-    canvas.addEventListener("webglcontextlost", (event) => event.preventDefault());
+    canvas.addEventListener("webglcontextlost", (event) => {
+      event.preventDefault();
+      this.drawn = false;
+      document.body.classList.replace("presented", "lost");
+    });
     canvas.addEventListener("webglcontextrestored", () => {
+      document.body.classList.remove("lost");
       this.renderer.build();
       this.app.uploadAll();
     });
@@ -45,9 +51,13 @@ class Painter {
     return Math.min(plain * growth * this.sizeFactor, Math.max(plain * this.sizeFactor, 26));
   }
 
+  /** Fit the canvas to its place; true if that cleared it, which setting a size does even where the size is the same. */
   resize(width, height) {
-    this.canvas.width = Math.max(1, Math.round(width * this.pixelRatio));
-    this.canvas.height = Math.max(1, Math.round(height * this.pixelRatio));
+    const { canvas, pixelRatio } = this;
+    const [wide, high] = [width, height].map((side) => Math.max(1, Math.round(side * pixelRatio)));
+    if (canvas.width === wide && canvas.height === high) return false;
+    Object.assign(canvas, { width: wide, height: high });
+    return true;
   }
 
   /** Ask for a frame; `moving` says that more will follow at once. */
@@ -69,8 +79,19 @@ class Painter {
     if (moving) this.learnBudget(waited);
     this.app.beforeFrame();
     this.renderer.draw(this.frameState(moving ? this.budget : Infinity));
+    if (!this.drawn) this.present();
     clearTimeout(this.timer);
     if (moving) this.timer = setTimeout(() => this.request(), STILL_AFTER + 20);
+  }
+
+  /** Take the poster away once the first frame is on the screen: it is drawn, and the browser has put two together since. */
+  present(left = FRAMES_TO_SCREEN) {
+    this.drawn = true;
+    requestAnimationFrame(() => {
+      if (!this.drawn) return; // the graphics card was lost meanwhile
+      if (left > 0) this.present(this.renderer.isDone() ? left - 1 : FRAMES_TO_SCREEN);
+      else document.body.classList.add("presented");
+    });
   }
 
   /** Frames slower than 30 a second: draw fewer points until the movement ends; faster than 50: more again. */
