@@ -3,6 +3,7 @@
 import importlib
 
 from cartograd.engine import methods as methods
+from cartograd.engine import torch_entry as torch_entry
 from cartograd.engine import torch_patches as torch_patches
 from cartograd.engine.backward import backward as backward
 from cartograd.engine.budget import memory_budget as memory_budget

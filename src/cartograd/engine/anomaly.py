@@ -1,4 +1,4 @@
-"""Finding the first op that makes a NaN or an Inf, for `detect_anomaly`."""
+"""Finding the first op that makes a NaN or an Inf, for `detect_anomaly`, and for torch's, which is about gradients."""
 
 from __future__ import annotations
 
@@ -24,12 +24,22 @@ def bad_value(value: Any) -> str | None:
     return "an Inf" if torch.isinf(value).any() else None
 
 
+def worst(values: Any) -> str | None:
+    """Return "a NaN" if one of `values` has one, else "an Inf" if one has one, else None."""
+    found = set(map(bad_value, values))
+    return next((kind for kind in ("a NaN", "an Inf") if kind in found), None)
+
+
+def watches_torch() -> bool:
+    """Return whether ``torch.autograd.detect_anomaly`` checks gradients for NaN."""
+    return torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled()
+
+
 def check_forward(name: str, inputs: Any, out: Any) -> None:
     """Raise if a value of `out` is not finite and the op, not its inputs, is to blame."""
     if not modes.watch.depth:
         return
-    outs = out if isinstance(out, (tuple, list)) else [out]
-    found = next(filter(None, map(bad_value, outs)), None)
+    found = worst(out if isinstance(out, (tuple, list)) else [out])
     if found is None or not _counts(found, inputs):
         return
     place = describe_place(*calling_place(sys._getframe(1)))
@@ -39,12 +49,11 @@ def check_forward(name: str, inputs: Any, out: Any) -> None:
 
 
 def check_backward(node: Node, g: Any, gradients: list[Any], saved: tuple[Any, ...]) -> None:
-    """Raise if a gradient of `node` is not finite."""
-    if not modes.watch.depth:
+    """Raise if a gradient of `node` is not finite; for torch's anomaly mode, if it is NaN."""
+    if not modes.watch.depth and not watches_torch():
         return
     incoming = g if isinstance(g, (tuple, list)) else [g]
-    plain = [getattr(one, "data", one) for one in gradients]
-    found = next(filter(None, map(bad_value, plain)), None)
+    found = worst([getattr(one, "data", one) for one in gradients])
     if found is None or not _counts(found, [getattr(one, "data", one) for one in incoming]):
         return
     known = describe(saved)
@@ -58,7 +67,7 @@ def _counts(found: str, inputs: Any) -> bool:
     """An Inf counts only if asked for and if no argument had one already (a mask of -inf is meant)."""
     if found == "a NaN":
         return True
-    return modes.watch.inf and not any(_infinite(value) for value in _flat(inputs))
+    return bool(modes.watch.depth) and modes.watch.inf and not any(_infinite(value) for value in _flat(inputs))
 
 
 def _infinite(value: Any) -> bool:

@@ -34,11 +34,11 @@ from cartograd.engine.hooks import (
 )
 from cartograd.engine.sweep import check_version, note, sweep
 from cartograd.engine.tensor import Tensor, from_raw
+from cartograd.engine.torch_graph import hand_over, is_torchs_result, leaves_of, results_leading_to
 from cartograd.errors import (
     GraphFreedError,
     NoGradientError,
     NonScalarRootError,
-    NotTwiceDifferentiableError,
     OptionError,
     UnsupportedError,
     VjpError,
@@ -83,9 +83,12 @@ def run(
     task = Pass(targets, create_graph if retain_graph is None else retain_graph, create_graph, store)
     seeds = [seed(root, gradient, create_graph) for root, gradient in zip(roots, gradients, strict=True)]
     if targets is not None:
-        task.useful = leads_to([edge for edge, _ in seeds], {id(target) for target in targets})
-    before = torch.is_grad_enabled()
+        edges = [edge for edge, _ in seeds]
+        task.useful = leads_to(edges, {id(target) for target in targets} | results_leading_to(edges, targets))
+    before, checked = torch.is_grad_enabled(), torch.is_anomaly_enabled()
     torch._C._set_grad_enabled(create_graph)
+    if checked:
+        modes.add_watchers(1)
     try:
         if workers > 1 and not create_graph and modes.watch.capture is None:
             from cartograd.engine.parallel import run_parallel
@@ -95,6 +98,8 @@ def run(
             task.walk(seeds)
         task.finish_leaves()
     finally:
+        if checked:
+            modes.add_watchers(-1)
         torch._C._set_grad_enabled(before)
     return task.captured
 
@@ -139,6 +144,7 @@ class Pass:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
         self.store = store
+        self.wanted = targets
         self.targets = None if targets is None else {id(target) for target in targets}
         self.useful: set[int] | None = None
         self.captured: dict[int, Any] = {}
@@ -147,7 +153,6 @@ class Pass:
         self.leaves: dict[int, list[Any]] = {}  # id -> [leaf, sum so far]
         self.expected: dict[int, int] | None = None  # contributions still to come, where somebody waits for them
         self.heap: list[tuple[int, Node]] = []
-        self.foreign: list[tuple[torch.Tensor, torch.Tensor]] = []  # results of torch's own autograd we were given
 
     def walk(self, seeds: list[tuple[Any, Any]]) -> None:
         """Walk from the seeds until no node is left."""
@@ -161,19 +166,14 @@ class Pass:
 
     def finish_leaves(self) -> None:
         """Finish what leaves are left, in the order they were first reached."""
+        if any(is_torchs_result(leaf) for leaf, _ in self.leaves.values()):
+            hand_over(self)
         hurry = self.targets is None and self.store and not self.create_graph and not modes.watchers
         for key in list(self.leaves):
             if hurry and settle(self.leaves[key]):
                 del self.leaves[key]
             else:
                 self.finish(key)
-        if self.foreign and modes.watch.capture is not None:
-            raise UnsupportedError(
-                "a captured step cannot go on into a graph of torch's own: detach() what comes from it"
-            )
-        if self.foreign:
-            tensors, gradients = zip(*self.foreign, strict=True)
-            torch.autograd.backward(tensors, gradients, retain_graph=self.retain_graph)
 
     def visit(self, node: Node, total: Any) -> None:
         """Everything that happens at one node once its gradient is complete."""
@@ -314,9 +314,12 @@ class Pass:
         """
         self.expected = {}
         below = walk([*undelivered, *(node for _, node in self.heap)])
-        for parent in itertools.chain(undelivered, *(node.parents for node in below)):
-            if type(parent) is not Node:
-                self.expected[id(parent)] = self.expected.get(id(parent), 0) + 1
+        edges = [
+            edge for edge in itertools.chain(undelivered, *(node.parents for node in below)) if type(edge) is not Node
+        ]
+        results = [edge for edge in [*edges, *(leaf for leaf, _ in self.leaves.values())] if is_torchs_result(edge)]
+        for edge in [*edges, *leaves_of(results)]:  # what torch contributes comes last, and is never counted down
+            self.expected[id(edge)] = self.expected.get(id(edge), 0) + 1
 
     def count_down(self, edge: Any) -> None:
         """Finish a leaf with post-accumulate hooks as soon as its last contribution is in."""
@@ -343,11 +346,10 @@ class Pass:
     def finish(self, key: int) -> None:
         """Hooks, accumulation and post-accumulate hooks of one leaf."""
         leaf, total = self.leaves.pop(key)
-        foreign = type(leaf) is not Leaf and leaf.grad_fn is not None  # torch's own graph goes on, and calls its hooks
         if type(leaf) is Leaf:
             if leaf.watchers is not None:
                 total = call_hooks(leaf.watchers, total)
-        elif leaf._backward_hooks and not foreign:
+        elif leaf._backward_hooks:
             total = call_parameter_hooks(leaf, total)
         if self.targets is not None:
             if key in self.targets:
@@ -355,15 +357,6 @@ class Pass:
             else:
                 return
         if not self.store:
-            return
-        if foreign and type(total) is Tensor and total.requires_grad:
-            raise NotTwiceDifferentiableError(
-                "backward(create_graph=True) would have to hand a recorded gradient to torch's own graph, which cannot "
-                f"carry it (at a torch tensor of shape {tuple(leaf.shape)}): compute that tensor with cartograd, too, "
-                "for example inside cartograd.recording()"
-            )
-        if foreign:
-            self.foreign.append((leaf, raw(total)))
             return
         alone = sys.getrefcount(total) <= ALONE
         accumulate(leaf, total, alone, self.create_graph)

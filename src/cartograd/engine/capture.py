@@ -88,8 +88,9 @@ class Captured:
     def __call__(self, *args: Any) -> Any:
         """Do what the function does."""
         watch = modes.watch
-        if modes.watchers and (watch.capture is not None or watch.depth or watch.savers):
-            return self.fn(*args)  # somebody wants to see every op
+        watched = modes.watchers and (watch.capture is not None or watch.depth or watch.savers)
+        if watched or torch.is_anomaly_enabled():
+            return self.fn(*args)  # every op and every gradient must be seen
         with self._lock:
             program = self._latest = self._program(args)
             return program.run(args)

@@ -50,8 +50,8 @@ def grad(
     >>> first.item(), second.item()
     (27.0, 18.0)
     """
-    outputs, inputs = _sequence(outputs), _sequence(inputs)
-    gradients = [None] * len(outputs) if grad_outputs is None else _sequence(grad_outputs)
+    outputs, inputs = as_list(outputs), as_list(inputs)
+    gradients = [None] * len(outputs) if grad_outputs is None else as_list(grad_outputs)
     if len(gradients) != len(outputs):
         raise GradientShapeError(f"{len(outputs)} outputs need as many grad_outputs, got {len(gradients)}")
     edges = [edge_of(one) for one in inputs]
@@ -65,7 +65,8 @@ def grad(
     return tuple(one if one is None or type(one) is Tensor else from_raw(one) for one in results)
 
 
-def _sequence(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
+    """Return the items of a tuple or list, or `value` as the only one."""
     return list(value) if isinstance(value, (tuple, list)) else [value]
 
 
@@ -73,7 +74,7 @@ def fresh(values: Any) -> list[Tensor]:
     """New leaves with the same values; already recorded tensors go on in their own graph."""
     return [
         one if type(one) is Tensor and one.requires_grad else Tensor(as_torch(one), requires_grad=True)
-        for one in _sequence(values)
+        for one in as_list(values)
     ]
 
 
@@ -107,8 +108,8 @@ def vjp(function: Callable[..., Any], inputs: Any, v: Any = None, *, create_grap
 
 def _grad_of_dependent(outs: Any, leaves: list[Any], v: Any, create_graph: bool) -> Sequence[Any]:
     """`grad`, where outputs that do not depend on the inputs count as constants."""
-    every = _sequence(outs)
-    seeds = [None] * len(every) if v is None else _sequence(v)
+    every = as_list(outs)
+    seeds = [None] * len(every) if v is None else as_list(v)
     pairs = [(out, seed) for out, seed in zip(every, seeds, strict=True) if out.requires_grad]
     if not pairs:
         return [None] * len(leaves)
@@ -129,13 +130,13 @@ def jvp(function: Callable[..., Any], inputs: Any, v: Any, *, create_graph: bool
     Tensor([2., 6.])
     """
     leaves = fresh(inputs)
-    tangents = [Tensor(as_torch(one)) if type(one) is not Tensor else one for one in _sequence(v)]
+    tangents = [Tensor(as_torch(one)) if type(one) is not Tensor else one for one in as_list(v)]
     for leaf, tangent in zip(leaves, tangents, strict=True):
         if leaf.shape != tangent.shape:
             raise GradientShapeError(f"v has shape {tuple(tangent.shape)} for an input of shape {tuple(leaf.shape)}")
     with torch.enable_grad():
         outs = function(*leaves)
-        probes = [from_raw(torch.zeros_like(out.data)).requires_grad_() for out in _sequence(outs)]
+        probes = [from_raw(torch.zeros_like(out.data)).requires_grad_() for out in as_list(outs)]
         pulled = _grad_of_dependent(outs, leaves, probes, create_graph=True)
         used = [(p, t) for p, t in zip(pulled, tangents, strict=True) if p is not None]
         pushed = _grad_of_dependent([p for p, _ in used], probes, [t for _, t in used], create_graph)
@@ -228,6 +229,6 @@ def hvp(function: Callable[..., Any], inputs: Any, v: Any) -> tuple[Any, Any]:
     with torch.enable_grad():
         out = _single(function, leaves)
         first = _grad_of_dependent(out, leaves, None, create_graph=True)
-        used = [(g, t) for g, t in zip(first, _sequence(v), strict=True) if g is not None]
+        used = [(g, t) for g, t in zip(first, as_list(v), strict=True) if g is not None]
         found = _grad_of_dependent([g for g, _ in used], leaves, [t for _, t in used], create_graph=False)
     return out, _shaped_as(inputs, _zeros_for_none(found, leaves))

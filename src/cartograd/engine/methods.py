@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from cartograd.engine.tensor import Tensor
+from cartograd.engine.tensor import RULES, Tensor
 
 _DESCRIBING = [
     "is_complex",
@@ -34,6 +34,8 @@ _DESCRIBING = [
     "dim_order",
     "_is_view",
 ]
+_OWN = ("__array__", "backward", "register_hook", "register_post_accumulate_grad_hook")
+"""Methods of `Tensor` itself that ``torch.Tensor.backward(x)``, a function in Python, must reach, too."""
 _VIEWS = ("T", "mT", "H", "mH", "real", "imag")
 _NOT_ADOPTED = set(dir(object)) - {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"} | {
     "__torch_dispatch__",
@@ -84,6 +86,7 @@ def _view(name: str) -> Any:
 
 def adopt() -> None:
     """Fill in everything ``torch.Tensor`` has and `Tensor` has not."""
+    RULES.update({getattr(torch.Tensor, name): getattr(Tensor, name) for name in _OWN})
     for name in dir(torch.Tensor):
         if name in Tensor.__dict__ or name in _NOT_ADOPTED:
             continue

@@ -22,6 +22,7 @@ from cartograd.engine.apply import PICK
 from cartograd.engine.graph import Node
 from cartograd.engine.hooks import has_post_hooks
 from cartograd.engine.surroundings import Surroundings
+from cartograd.engine.torch_graph import is_torchs_result, leaves_of
 
 if TYPE_CHECKING:
     from cartograd.engine.backward import Pass
@@ -88,6 +89,7 @@ class ParallelPass:
         self.failure: tuple[tuple[int, int], BaseException] | None = None
         self.surroundings = Surroundings()
         self.meetings: dict[int, Meeting] = {}
+        self.late: set[int] = set()  # leaves to which torch's own graphs contribute, after this pass
         self._survey(seeds)
 
     def _survey(self, seeds: list[tuple[Any, Any]]) -> None:
@@ -111,6 +113,8 @@ class ParallelPass:
                 meeting.targets.append((target, target.new_slot((-node.number, position))))
                 if not known and _is_node(edge):
                     heappush(order, (-edge.number, id(edge), edge))
+        results = [meeting.edge for meeting in self.meetings.values() if is_torchs_result(meeting.edge)]
+        self.late = {id(leaf) for leaf in leaves_of(results)}
         for meeting, slot, gradient in places:
             meeting.slots[slot] = gradient
         for meeting in {id(m): m for m, _, _ in places}.values():
@@ -145,7 +149,7 @@ class ParallelPass:
         """All contributions are summed: a node may run, a leaf that somebody waits for be finished."""
         if _is_node(meeting.edge):
             self._push((-meeting.edge.number, -1), meeting)
-        elif meeting.total is not None and has_post_hooks(meeting.edge):
+        elif meeting.total is not None and has_post_hooks(meeting.edge) and id(meeting.edge) not in self.late:
             self._push(meeting.keys[-1], meeting)
 
     def _push(self, key: tuple[int, int], meeting: Meeting) -> None:

@@ -6,6 +6,9 @@ so it is replaced here, each entry on its own:
 - ``torch.autograd.Function.apply`` calls the forward with grad mode off, so a `Tensor` would come out detached. It
   runs as any function without a rule of ours does: on plain tensors, with torch's vjp kept.
 - A module's full backward hooks find torch tensors only and would never be called. They are refused.
+- ``torch.autograd.graph.saved_tensors_hooks`` tells torch's C++ code alone. It applies to what our ops save, too.
+- ``torch.distributions`` makes a tensor of a number in the default dtype if it sees no torch tensor beside it. It takes
+  the dtype of a `Tensor` as well.
 
 Without a `Tensor` among the arguments, torch's own code runs unchanged. A torch that has no such entry is still
 imported: one warning in the log names what does not work with it.
@@ -15,13 +18,17 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 from collections.abc import Callable
+from numbers import Number
 from typing import Any
 
 import torch
+from torch import distributions
 from torch.utils import hooks
 
 from cartograd.engine.fallback import run_torch
+from cartograd.engine.saved_hooks import saved_tensors_hooks
 from cartograd.engine.tensor import Tensor
 from cartograd.errors import UnsupportedError
 
@@ -95,9 +102,72 @@ def refusing(original: Any) -> Any:
     return checked
 
 
+def replace_saved_hooks() -> None:
+    """Make torch's ``saved_tensors_hooks`` apply to what our ops save."""
+    replace(torch.autograd.graph.saved_tensors_hooks, "__enter__", entering)
+    replace(torch.autograd.graph.saved_tensors_hooks, "__exit__", leaving)
+
+
+def entering(original: Any) -> Any:
+    """Return the ``__enter__`` that stands for `original`.
+
+    Torch's own checkpoint is left out. Its hooks recompute a whole region for each saved tensor unless a backward pass
+    of torch's is running; the gradients of ops of ours inside it are right, but they keep what they save.
+    """
+
+    def __enter__(self: Any) -> Any:
+        entered = original(self)
+        if type(self).__module__ != "torch.utils.checkpoint":
+            block = saved_tensors_hooks(self.pack_hook, self.unpack_hook)
+            self.__dict__.setdefault("_blocks", []).append(block)
+            block.__enter__()
+        return entered
+
+    return __enter__
+
+
+def leaving(original: Any) -> Any:
+    """Return the ``__exit__`` that stands for `original`."""
+
+    def __exit__(self: Any, *exc: object) -> Any:
+        blocks = self.__dict__.get("_blocks")
+        if blocks:
+            blocks.pop().__exit__(*exc)
+        return original(self, *exc)
+
+    return __exit__
+
+
+def replace_broadcast() -> None:
+    """Make ``torch.distributions`` give a number the dtype and device of the `Tensor` beside it."""
+    original = distributions.utils.broadcast_all
+    if is_ours(original):
+        return
+
+    def broadcast_all(*values: Any) -> Any:
+        first = next((value for value in values if isinstance(value, (Tensor, torch.Tensor))), None)
+        if type(first) is Tensor:
+            values = tuple(
+                torch.tensor(value, dtype=first.dtype, device=first.device) if isinstance(value, Number) else value
+                for value in values
+            )
+        return original(*values)
+
+    replace_everywhere(original, broadcast_all, "torch.distributions")
+
+
+def replace_everywhere(original: Any, made: Any, package: str) -> None:
+    """Replace a function in every module of `package` that has imported it by name."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(package) and getattr(module, original.__name__, None) is original:
+            setattr(module, original.__name__, made)
+
+
 REPLACEMENTS: dict[str, Callable[[], None]] = {
     "torch.autograd.Function": replace_apply,
     "full backward hooks of modules": refuse_backward_hooks,
+    "torch.autograd.graph.saved_tensors_hooks": replace_saved_hooks,
+    "numbers as parameters of torch.distributions": replace_broadcast,
 }
 """What does not work with a `Tensor` unless it is replaced, and the function that replaces it."""
 
