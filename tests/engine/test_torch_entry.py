@@ -311,3 +311,83 @@ def test_distributions_without_our_tensors_are_torchs():
     assert torch.distributions.Normal(DATA, 1).scale.dtype == torch.float64
     with pytest.raises(ValueError, match="Input arguments must all be instances of Number"):
         torch.distributions.Normal("a", 1.0)
+
+
+# torch.jit
+
+
+def scripted(kind, layer):
+    """A module or function of torch.jit that computes what `layer` does."""
+    return torch.jit.script(layer) if kind == "script" else torch.jit.trace(layer, DATA)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("kind", ["script", "trace"])
+@pytest.mark.parametrize("wanted", [True, False])
+def test_modules_of_torchs_jit_are_trained(kind, wanted):
+    def run(layer, x):
+        x = x.requires_grad_(wanted)
+        module = scripted(kind, layer)
+        for _ in range(3):  # the third call is of optimized code
+            (module(x).square().sum() + module(x * 2).sum()).backward()
+        return x.grad, *(p.grad for p in module.parameters())
+
+    compare(run)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_module_of_torchs_jit_inside_another():
+    def run(layer, x):
+        y = nn.Sequential(scripted("script", layer), nn.Tanh())(x).square().sum()
+        first = torch.autograd.grad(y, [x, *layer.parameters()], create_graph=True)
+        return torch.autograd.grad(sum((one * one).sum() for one in first), [x, *layer.parameters()])
+
+    compare(run)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("around", ["checkpoint", "budget", "hooks"])
+def test_a_module_of_torchs_jit_where_memory_is_saved(around):
+    def run(layer, x):
+        module = scripted("script", nn.Sequential(layer, nn.Linear(2, 2).double(), nn.Tanh()))
+        if not isinstance(x, cartograd.Tensor):
+            module(x).square().sum().backward()
+        elif around == "checkpoint":
+            cartograd.checkpoint(lambda x: module(x).square().sum(), x).backward()
+        elif around == "hooks":
+            with cartograd.saved_tensors_hooks(torch.clone, torch.clone):
+                loss = module(x).square().sum()
+            loss.backward()
+        else:
+            with cartograd.memory_budget("1MiB"):
+                module(x).square().sum().backward()
+        return x.grad, *(p.grad for p in module.parameters())
+
+    compare(run)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_frozen_parameters_and_no_grad_in_a_module_of_torchs_jit():
+    _, (layer, x) = pair()
+    module = scripted("script", layer.requires_grad_(False))
+    assert module(x).requires_grad
+    assert not module(x.detach()).requires_grad
+    layer.requires_grad_(True)
+    with cartograd.no_grad():
+        assert not module(x).requires_grad
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("kind", ["script", "trace"])
+def test_functions_of_torchs_jit(kind):
+    def scaled_sine(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() * 2
+
+    function = scripted(kind, scaled_sine)
+
+    def run(layer, x):
+        y = function(x)
+        y.sum().backward()
+        return y, x.grad
+
+    compare(run)

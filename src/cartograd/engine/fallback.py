@@ -14,11 +14,14 @@ from torch.autograd.graph import get_gradient_edge
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from cartograd.engine import modes
-from cartograd.engine.apply import record, record_many
+from cartograd.engine.apply import record, record_many, wrap
 from cartograd.engine.plan import Plan
 from cartograd.engine.primitive import Primitive
 from cartograd.engine.tensor import Tensor, from_raw
 from cartograd.errors import InplaceError, NotTwiceDifferentiableError
+
+MODULE_METHODS = (torch.ScriptMethod,)
+"""Functions that use Parameters which are not among their arguments: the methods of modules of ``torch.jit``."""
 
 
 class TorchFunction(Primitive):
@@ -94,12 +97,25 @@ def run_torch(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             inputs.append(data)
         values.append(data)
     args, kwargs = tree_unflatten(values, structure)
-    with torch.set_grad_enabled(bool(edges)):
+    hidden = recorded and isinstance(function, MODULE_METHODS)
+    with torch.set_grad_enabled(bool(edges) or hidden):
         if modes.watchers and modes.watch.savers:
             result = modes.watch.savers[-1].call(function, args, kwargs)
         else:
             result = function(*args, **kwargs)
+    if hidden:
+        parameters = _parameters_below(result, inputs)
+        edges += parameters
+        inputs += parameters
     return _recorded_result(function, tuple(edges), values, inputs, result)
+
+
+def _parameters_below(result: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the leaves of the torch graph of `result` that are not among `inputs`."""
+    from cartograd.engine.torch_graph import leaves_of
+
+    given = set(map(id, inputs))
+    return [leaf for leaf in leaves_of(tree_flatten(result)[0]) if id(leaf) not in given]
 
 
 def _edge_and_data(value: Any) -> tuple[Any, Any]:
@@ -112,16 +128,14 @@ def _edge_and_data(value: Any) -> tuple[Any, Any]:
 
 def _recorded_result(function: Any, edges: tuple[Any, ...], values: list[Any], inputs: list[Any], result: Any) -> Any:
     leaves, structure = tree_flatten(result)
-    outputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    connected = [bool(edges) and isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]
+    outputs = [leaf for leaf, one in zip(leaves, connected, strict=True) if one]
     if modes.watchers:
         from cartograd.engine.anomaly import check_forward
 
         check_forward(getattr(function, "__name__", str(function)), values, leaves)
     recorded = iter(record_call(function, edges, inputs, outputs))
-    wrapped = [
-        (next(recorded) if leaf.requires_grad else from_raw(leaf)) if isinstance(leaf, torch.Tensor) else leaf
-        for leaf in leaves
-    ]
+    wrapped = [next(recorded) if one else wrap(leaf) for leaf, one in zip(leaves, connected, strict=True)]
     return tree_unflatten(wrapped, structure)
 
 

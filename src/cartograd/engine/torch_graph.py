@@ -30,15 +30,15 @@ def is_torchs_result(edge: Any) -> bool:
 
 
 def functions_below(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
-    """Yield every function of the torch graphs under `tensors`, each once."""
+    """Yield every function of the torch graphs under `tensors`, each once, in an order that the graphs decide."""
     stack = [get_gradient_edge(tensor).node for tensor in tensors if tensor.requires_grad]
-    seen = set(stack)
+    seen = set()
     while stack:
         function = stack.pop()
-        yield function
-        new = {below for below, _ in function.next_functions if below is not None} - seen
-        seen |= new
-        stack.extend(new)
+        if function not in seen:
+            seen.add(function)
+            yield function
+            stack.extend(below for below, _ in function.next_functions if below is not None)
 
 
 def leaves_of(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -9,6 +9,7 @@ so it is replaced here, each entry on its own:
 - ``torch.autograd.graph.saved_tensors_hooks`` tells torch's C++ code alone. It applies to what our ops save, too.
 - ``torch.distributions`` makes a tensor of a number in the default dtype if it sees no torch tensor beside it. It takes
   the dtype of a `Tensor` as well.
+- Functions of ``torch.jit`` refuse what is not a torch tensor. They run as functions without a rule of ours do.
 
 Without a `Tensor` among the arguments, torch's own code runs unchanged. A torch that has no such entry is still
 imported: one warning in the log names what does not work with it.
@@ -80,6 +81,28 @@ def holds_tensor(value: Any) -> bool:
     if type(value) is dict:
         return any(map(holds_tensor, value.values()))
     return type(value) is Tensor
+
+
+def replace_script_call() -> None:
+    """Make functions of ``torch.jit`` take a `Tensor`."""
+    replace(torch.jit.ScriptFunction, "__call__", recorded_script)
+
+
+def recorded_script(original: Any) -> Any:
+    """Return the ``__call__`` that stands for `original`."""
+
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        call = original.__get__(self)
+        if not any(map(holds_tensor, (*args, *kwargs.values()))):
+            return call(*args, **kwargs)
+
+        def run(*plain: Any, **options: Any) -> Any:
+            return call(*plain, **options)
+
+        run.__name__ = self.name
+        return run_torch(run, args, kwargs)
+
+    return __call__
 
 
 def refuse_backward_hooks() -> None:
@@ -158,13 +181,15 @@ def replace_broadcast() -> None:
 
 def replace_everywhere(original: Any, made: Any, package: str) -> None:
     """Replace a function in every module of `package` that has imported it by name."""
+    function: str = original.__name__
     for name, module in list(sys.modules.items()):
-        if name.startswith(package) and getattr(module, original.__name__, None) is original:
-            setattr(module, original.__name__, made)
+        if name.startswith(package) and vars(module).get(function) is original:
+            setattr(module, function, made)
 
 
 REPLACEMENTS: dict[str, Callable[[], None]] = {
     "torch.autograd.Function": replace_apply,
+    "functions of torch.jit": replace_script_call,
     "full backward hooks of modules": refuse_backward_hooks,
     "torch.autograd.graph.saved_tensors_hooks": replace_saved_hooks,
     "numbers as parameters of torch.distributions": replace_broadcast,
