@@ -2,8 +2,10 @@
 
 import builtins
 import sys
+from xml.etree import ElementTree
 
 import numpy as np
+import pandas
 import pytest
 
 from cartograd.errors import InputError, MissingExtraError, OptionError
@@ -106,6 +108,45 @@ def test_names_are_text_not_formulas_nor_hidden():
     axes = plot(places(3), ["$\\frac$", "_hidden", "x" * 500])
     axes.figure.canvas.draw()
     assert len(axes.get_legend().get_texts()) == 3
+
+
+HOSTILE = [
+    "$x^$",
+    "a $b$ $c^$",
+    r"\$x^$",
+    r"$\$",
+    "$$",
+    "a\0b\x1b[31m",
+    "\ud800",
+    "_$x^$",
+    "two\nlines",
+    "<&>",
+    "\udcff.csv",
+    "😀",
+]
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_what_is_in_the_data_is_never_parsed(tmp_path, ending, dimensions):
+    for text in HOSTILE:
+        labels = [f"{text}{i}" for i in range(40)]
+        plot(places(40, dimensions), labels[:3] * 13 + labels[:1], title=text, save=tmp_path / f"legend.{ending}")
+        plot(places(40, dimensions), labels, title=text, save=tmp_path / f"names.{ending}")
+        scale = pandas.Series(np.arange(40.0) + 0.5, name=text)
+        plot(places(40, dimensions), scale, save=tmp_path / f"scale.{ending}")
+        pyplot.close("all")
+    if ending == "svg":
+        for name in ("legend", "names", "scale"):
+            ElementTree.parse(tmp_path / f"{name}.svg")
+
+
+def test_dollars_are_shown_as_dollars():
+    axes = plot(places(3), ["$x^$", r"\$y", "z"], title="$t^$")
+    axes.figure.canvas.draw()
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["$x^$", r"\$y", "z"]
+    assert axes.get_title(loc="left") == "$t^$"
 
 
 def test_save(tmp_path):

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cartograd.cli.console import Console
 from cartograd.cli.failures import report
+from cartograd.cli.names import Kind as Kind
 from cartograd.cli.processes import status_of
-
-if TYPE_CHECKING:
-    Kind = click.ParamType[Any]
-else:
-    Kind = click.ParamType  # which older versions of click cannot subscript
 
 Decorator = Callable[[Any], Any]
 

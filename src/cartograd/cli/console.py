@@ -14,6 +14,8 @@ from typing import Any
 
 import click
 
+from cartograd.cli.wording import one_line, printable
+
 SHOWN_WARNINGS = (UserWarning, RuntimeWarning)
 """Kinds of warnings that are meant for the user; all others are for programmers."""
 
@@ -48,12 +50,12 @@ class Console:
     def say(self, *lines: str) -> None:
         """Print a result for people."""
         if not (self.quiet or self.json):
-            click.echo("\n".join(lines))
+            click.echo("\n".join(map(printable, lines)))
 
     def step(self, text: str) -> None:
         """Say what is being done now, to a person who waits."""
         if self.progress:
-            click.echo(f"{text} ...", err=True)
+            click.echo(f"{printable(text)} ...", err=True)
 
     def note(self, text: str) -> None:
         """Say something the user should know; it is in the JSON object, too."""
@@ -61,12 +63,13 @@ class Console:
             return
         self.notes.append(text)
         if not self.quiet:
-            click.echo(f"Note: {text}", err=True)
+            click.echo(f"Note: {one_line(text)}", err=True)
 
     def result(self, entries: dict[str, Any]) -> None:
         """Print the JSON object, where one is wanted."""
         if self.json:
-            click.echo(json.dumps(_plain(entries), ensure_ascii=False, allow_nan=False, indent=2))
+            text = json.dumps(_plain(entries), ensure_ascii=False, allow_nan=False, indent=2)
+            click.echo(text.encode("utf-8", "backslashreplace").decode())  # lone surrogates, as JSON escapes them
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:

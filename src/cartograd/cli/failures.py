@@ -8,6 +8,7 @@ import traceback
 import click
 
 from cartograd.cli.console import Console
+from cartograd.cli.wording import one_line
 from cartograd.errors import CartogradError, OptionError
 
 FAILED, WRONG_COMMAND, INTERRUPTED = 1, 2, 130
@@ -27,9 +28,9 @@ def report(error: BaseException, console: Console) -> int:
     if console.debug:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     line, hint = described(error)
-    click.echo(f"Error: {line}", err=True)
+    click.echo(f"Error: {one_line(line)}", err=True)
     if hint:
-        click.echo(f"Hint: {hint}", err=True)
+        click.echo(f"Hint: {one_line(hint)}", err=True)
     return WRONG_COMMAND if isinstance(error, OptionError) else FAILED
 
 

@@ -12,9 +12,19 @@ from cartograd.cli.command import command
 from cartograd.cli.console import Console
 from cartograd.cli.failures import FAILED, INTERRUPTED
 from cartograd.cli.methods import METHODS, PARAMETERS, Method, make_estimator
+from cartograd.cli.names import FileName
 from cartograd.cli.options import COMPUTING, FEATURES, INPUT, LOOKS, READING, SCORED, SEED, check_computing
 from cartograd.cli.outputs import planned
-from cartograd.cli.processes import PROCESSES, handed_over, is_first, one_of_many, status_of, was_restarted
+from cartograd.cli.processes import (
+    PROCESSES,
+    check_environment,
+    handed_over,
+    have_met,
+    is_first,
+    one_of_many,
+    status_of,
+    was_restarted,
+)
 from cartograd.cli.reading import read_input
 from cartograd.cli.scoring import score_lines, scores_of
 from cartograd.cli.timing import Clock, threads
@@ -52,6 +62,7 @@ HELP = help_text(
 @click.option(
     "-o",
     "--output",
+    type=FileName(),
     default="map.html",
     show_default=True,
     metavar="FILE",
@@ -69,6 +80,7 @@ HELP = help_text(
 @click.option("--title", metavar="TEXT", help="What stands above the map.")
 def map_command(console: Console, source: str, output: str, method: str, seed: int, **options: Any) -> None:
     """Read, fit, score, write, and say what was done; of several processes the first one speaks and writes."""
+    check_environment()
     check_computing(options)
     given = {"random_state": seed, "device": options["device"], "verbose": console.progress and is_first()}
     model = make_estimator(method, options, options["assignments"], **given)
@@ -109,6 +121,8 @@ def help_first(console: Console, model: Any, source: str, options: dict[str, Any
         with threads(options["threads"]), one_of_many():
             model.fit(read_input(console, source, options).X)
     except CartogradError as error:
+        if not have_met():
+            raise
         raise click.exceptions.Exit(status_of(error, FAILED)) from None
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import csv
+import os
 from typing import Any
 
 import click
 
-from cartograd.cli.command import Kind, together
+from cartograd.cli.command import together
+from cartograd.cli.names import Count, Delimiter, Encoding, FileName, Names
 
 MISSING = ("error", "mean", "median", "zero", "drop")
 READ = (
@@ -26,31 +27,11 @@ READ = (
 """The options that say how a table is read."""
 
 
-class Names(Kind):
-    """Names with commas between them; one that holds a comma stands in double quotes."""
+MOST_THREADS = max(256, os.cpu_count() or 1)
 
-    name = "A,B,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        """The names, without the spaces around them."""
-        names = next(csv.reader([value], skipinitialspace=True), []) if isinstance(value, str) else value
-        found = [name.strip() for name in names if name.strip()]
-        return found or self.fail("give at least one name.", param, ctx)
-
-
-class Delimiter(Kind):
-    """One character; a tab may also be written as an escape, or as the word."""
-
-    name = "CHARACTER"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The character."""
-        return "\t" if value in ("\\t", "tab", "TAB") else str(value)
-
-
-INPUT = click.argument("source", metavar="INPUT", type=click.Path(allow_dash=True))
-MODEL = click.argument("model", metavar="MODEL", type=click.Path())
-MAP = click.argument("map_file", metavar="MAP", type=click.Path())
+INPUT = click.argument("source", metavar="INPUT", type=FileName())
+MODEL = click.argument("model", metavar="MODEL", type=FileName())
+MAP = click.argument("map_file", metavar="MAP", type=FileName())
 
 FEATURES = together(
     click.option(
@@ -74,7 +55,7 @@ READING = together(
     click.option("--key", metavar="NAME", help="The array of an .npz file; the obsm, the layer or X of an .h5ad file."),
     click.option("--header/--no-header", default=None, help="Whether the first line of a text file names the columns."),
     click.option("--delimiter", type=Delimiter(), help="What stands between the cells of a text file."),
-    click.option("--encoding", metavar="NAME", help="The encoding of a text file."),
+    click.option("--encoding", type=Encoding(), metavar="NAME", help="The encoding of a text file."),
     click.option(
         "--max-bytes",
         type=click.IntRange(min=1),
@@ -88,7 +69,7 @@ COMPUTING = together(
     ),
     click.option(
         "--threads",
-        type=click.IntRange(min=1),
+        type=Count(MOST_THREADS),
         metavar="N",
         help="Threads to use; the map is the same with any number.",
     ),

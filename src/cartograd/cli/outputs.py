@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from cartograd.cli.console import Console
+from cartograd.cli.names import wrong_name
 from cartograd.errors import FileAbsentError, OptionError
 
 PAGE, MODEL, PICTURE = ".html", ".cartograd", ".png"
@@ -71,6 +72,8 @@ def planned(console: Console, output: str, source: str, dimensions: int) -> Outp
 def check_targets(paths: object, source: str) -> None:
     """Refuse, before any work, files that cannot be written or that would destroy what is read."""
     for path in paths:  # type: ignore[attr-defined]
+        if (wrong := wrong_name(os.fspath(path))) is not None:
+            raise OptionError(f"cannot write {path}: {wrong}; choose a shorter name with -o")
         if not path.parent.is_dir():
             raise FileAbsentError(f"cannot write {path}: there is no folder {path.parent}; make it first")
         if path.is_dir():

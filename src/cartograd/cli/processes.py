@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from cartograd.cli.failures import FAILED
+from cartograd.cli.names import Count
 from cartograd.errors import DistributedError, LostProcessError, OptionError
 
 RESTARTS = 3
@@ -24,9 +25,11 @@ RESTARTS = 3
 STATUS_VARIABLE = "CARTOGRAD_STATUS"
 """Names the file in which the first process leaves its exit status for the launcher."""
 
+MOST_PROCESSES = max(256, os.cpu_count() or 1)
+
 PROCESSES = click.option(
     "--processes",
-    type=click.IntRange(1),
+    type=Count(MOST_PROCESSES),
     default=1,
     show_default=True,
     metavar="N",
@@ -36,17 +39,45 @@ PROCESSES = click.option(
 
 def is_one_of_many() -> bool:
     """Whether this process was started as one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+    from cartograd.distributed.environment import MEETING, is_meeting_known, world_size
+
+    count = world_size()
+    if count > 1 and not is_meeting_known():
+        lacking = next(name for name in MEETING if name not in os.environ)
+        raise OptionError(
+            f"the environment variable WORLD_SIZE is {count}, and {lacking} is not set; start with torchrun, which "
+            "sets both, or unset WORLD_SIZE"
+        )
+    return count > 1
+
+
+def check_environment() -> None:
+    """Refuse environment variables of torchrun with which the processes cannot meet."""
+    from cartograd.distributed.environment import check_meeting
+
+    if is_one_of_many():
+        check_meeting()
+
+
+def have_met() -> bool:
+    """Return whether the processes have found each other, so that the first one speaks for all."""
+    import torch
+
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def is_first() -> bool:
     """Whether this is the process that speaks and writes."""
-    return os.environ.get("RANK", "0") == "0" or not is_one_of_many()
+    from cartograd.distributed.environment import read_number
+
+    return not is_one_of_many() or read_number("RANK", 0) == 0
 
 
 def was_restarted() -> bool:
     """Whether the launcher has started this process again after one of them died."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    from cartograd.distributed.environment import read_number
+
+    return read_number("TORCHELASTIC_RESTART_COUNT", 0) > 0
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import click
 
 from cartograd.cli.command import command
 from cartograd.cli.console import Console
+from cartograd.cli.names import FileName
 from cartograd.cli.options import COMPUTING, FEATURES, INPUT, MODEL, READING, check_computing
 from cartograd.cli.outputs import TABLES, check_targets
 from cartograd.cli.reading import read_input
@@ -43,6 +44,7 @@ HELP = help_text(
 @click.option(
     "-o",
     "--output",
+    type=FileName(),
     default="placed.parquet",
     show_default=True,
     metavar="FILE",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
 
 KEEP = "\b\n"
 """click fills paragraphs anew unless they begin with this."""
+LONGEST_LINE = 900
 
 
 def help_text(summary: str, examples: Sequence[tuple[str, str]], more: str = "") -> str:
@@ -52,6 +54,35 @@ def counted(number: int, noun: str) -> str:
     ('1 row', '1,797 rows')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def printable(text: str) -> str:
+    r"""Return a text with escapes for the characters that a terminal would obey, or could not write.
+
+    Examples
+    --------
+    >>> printable("red \x1b[31m, half \udcff")
+    'red \\x1b[31m, half \\udcff'
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def one_line(text: str) -> str:
+    r"""Return a text as one line of at most 900 characters; in a longer one, the middle of long words is left out.
+
+    Examples
+    --------
+    >>> one_line("there is no\ncolumn 'a\0b'")
+    "there is no column 'a\\x00b'"
+    >>> len(one_line("x" * 10_000))
+    105
+    """
+    line = printable(" ".join(text.split()))
+    if len(line) > LONGEST_LINE:
+        line = re.sub(r"\S{300,}", lambda word: f"{word[0][:80]} ... {word[0][-20:]}", line)
+    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 205]} ... {line[-200:]}"
 
 
 def table_lines(rows: Sequence[Sequence[str]], indent: str = "  ") -> list[str]:

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from cartograd.distributed.environment import check_meeting, is_meeting_known, read_number, world_size
 from cartograd.distributed.signals import Asked
 from cartograd.errors import DistributedError, LostProcessError, OptionError
 
@@ -54,7 +55,7 @@ def find_ranks(distributed: bool | str) -> Ranks | None:
     if distributed is False or not torch.distributed.is_available():
         return None
     if not torch.distributed.is_initialized():
-        if int(os.environ.get("WORLD_SIZE", "1")) < 2 or not {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
+        if world_size() < 2 or not is_meeting_known():
             if distributed == "auto":
                 return None
             raise OptionError(
@@ -85,10 +86,14 @@ def timeout() -> timedelta:
 
 
 def _open_group() -> None:
+    check_meeting()
     if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+        torch.cuda.set_device(read_number("LOCAL_RANK", 0) % torch.cuda.device_count())
     dist: Any = torch.distributed
-    store, rank, size = next(iter(dist.rendezvous("env://", timeout=timeout())))
+    try:
+        store, rank, size = next(iter(dist.rendezvous("env://", timeout=timeout())))
+    except RuntimeError as error:
+        raise _unmet(error) from error
     # torchrun keeps its store when it starts all again, with the addresses of processes that are no more
     fresh = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     try:
@@ -104,9 +109,19 @@ def _backend() -> str:
 
     NCCL refuses two processes on one GPU; their tensors go through memory of the CPU then.
     """
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    here = read_number("LOCAL_WORLD_SIZE", 1, least=1)
     own = torch.cuda.is_available() and torch.cuda.device_count() >= here
     return "cpu:gloo,cuda:nccl" if own and torch.distributed.is_nccl_available() else "gloo"
+
+
+def _unmet(error: RuntimeError) -> LostProcessError:
+    """The error of a process that found no other where they were to meet."""
+    address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    return LostProcessError(
+        f"process {os.environ['RANK']} of {world_size()} met no other at MASTER_ADDR={address}, MASTER_PORT={port} "
+        f"within {timeout().total_seconds():g} s ({_first_line(error)}); that must be the address of process 0, and "
+        f"all processes must be started. {TIMEOUT_VARIABLE} is how many seconds to wait"
+    )
 
 
 def _unreached(rank: int, size: int, error: RuntimeError) -> LostProcessError:

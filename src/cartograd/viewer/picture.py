@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,7 @@ def plot(
     else:
         _draw_numbers(axes, shown, values, palette, style, legend)
     if title:
-        axes.set_title(title, loc="left", fontsize=13, fontweight="bold")
+        _never_parsed(axes.set_title(_shown(title), loc="left", fontsize=13, fontweight="bold"))
     if save is not None:
         _save(axes, Path(save))
     return axes
@@ -163,7 +164,7 @@ def _category_legend(axes: Any, values: Column, colors: list[Any], with_grey: bo
     ]
     entries += [("unlabelled", MISSING)] if with_grey else []
     handles = [line([], [], marker="o", linestyle="", markersize=7, color=color) for _, color in entries]
-    axes.legend(
+    made = axes.legend(
         handles,
         [_plain(name) for name, _ in entries],
         title=_plain(values.name) or None,
@@ -173,6 +174,7 @@ def _category_legend(axes: Any, values: Column, colors: list[Any], with_grey: bo
         handletextpad=0.2,
         ncols=1 + (len(entries) > 15),
     )
+    _never_parsed(made.get_title(), *made.get_texts())
 
 
 def _category_names(axes: Any, points: Any, values: Column) -> None:
@@ -186,7 +188,8 @@ def _category_names(axes: Any, points: Any, values: Column) -> None:
         crowded = any(numpy.abs(places[code] - place).max() < apart for place in named)
         if counts[code] and code != values.unlabelled and not crowded and len(named) < MOST_ENTRIES:
             named.append(places[code])
-            axes.text(*places[code], _plain(values.names[code]), ha="center", va="center", path_effects=halo)
+            name = _plain(values.names[code])
+            _never_parsed(axes.text(*places[code], name, ha="center", va="center", path_effects=halo))
 
 
 def _draw_numbers(
@@ -203,6 +206,7 @@ def _draw_numbers(
     drawn = _scatter(axes, points[~grey], c=numbers[~grey], cmap=ramp, **style)
     if legend and not grey.all():
         bar = axes.figure.colorbar(drawn, ax=axes, shrink=0.5, aspect=24, pad=0.02, label=_plain(values.name))
+        _never_parsed(bar.ax.yaxis.label)
         bar.outline.set_visible(False)
         bar.solids.set_alpha(1)
         if values.kind == "time":
@@ -239,9 +243,22 @@ def _colormap(name: str) -> Any:
 
 
 def _plain(name: str) -> str:
-    """A name as text: no mathematics between dollars, no leading underscore that hides a legend's entry."""
-    short = name if len(name) <= 40 else f"{name[:39]}…"
-    return short.replace("$", r"\$") if not short.startswith("_") else f"\u200b{short}".replace("$", r"\$")
+    """A name of a legend: not too long, and no underscore at its beginning, which hides an entry."""
+    short = _shown(name if len(name) <= 40 else f"{name[:39]}…")
+    return f"\u200b{short}" if short.startswith("_") else short
+
+
+def _shown(text: str) -> str:
+    """A text without what fonts and files cannot hold: control characters become spaces, lone surrogates marks."""
+    spaced = "".join(" " if unicodedata.category(char) == "Cc" else char for char in text)
+    return spaced.encode("utf-8", "replace").decode("utf-8")
+
+
+def _never_parsed(*texts: Any) -> None:
+    """Draw texts as they are: what stands between dollars is data, and no mathematics."""
+    for text in texts:
+        text.set_parse_math(False)
+        text.set_usetex(False)
 
 
 def _ending(place: Path) -> str:
