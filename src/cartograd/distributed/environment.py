@@ -63,3 +63,12 @@ def check_meeting() -> None:
     read_number("MASTER_PORT", 0, most=LARGEST_PORT)
     if not os.environ.get("MASTER_ADDR", "").strip():
         raise OptionError("the environment variable MASTER_ADDR is empty; it must be the address of process 0")
+
+
+def unmet(seconds: float, reason: str) -> str:
+    """Return what to say of a process that found no other where they were to meet."""
+    address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    return (
+        f"process {os.environ['RANK']} of {world_size()} met no other at MASTER_ADDR={address}, MASTER_PORT={port} "
+        f"within {seconds:g} s ({reason}); that must be the address of process 0, and all processes must be started."
+    )

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from cartograd.distributed.environment import check_meeting, is_meeting_known, read_number, world_size
+from cartograd.distributed.environment import check_meeting, is_meeting_known, read_number, unmet, world_size
 from cartograd.distributed.signals import Asked
 from cartograd.errors import DistributedError, LostProcessError, OptionError
 
@@ -32,6 +32,7 @@ Answer = TypeVar("Answer")
 TIMEOUT_VARIABLE = "CARTOGRAD_DIST_TIMEOUT"
 USUAL_TIMEOUT = 60.0
 """Seconds that a process waits for the others where it opens the group itself."""
+HOW_LONG = f"{TIMEOUT_VARIABLE} is how many seconds to wait"
 LONGEST_MESSAGE = 1000
 HEADER = 6
 """Numbers of an agreement: state, what is about to be done, and four for whoever asks."""
@@ -93,7 +94,7 @@ def _open_group() -> None:
     try:
         store, rank, size = next(iter(dist.rendezvous("env://", timeout=timeout())))
     except RuntimeError as error:
-        raise _unmet(error) from error
+        raise LostProcessError(f"{unmet(timeout().total_seconds(), _first_line(error))} {HOW_LONG}") from error
     # torchrun keeps its store when it starts all again, with the addresses of processes that are no more
     fresh = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     try:
@@ -114,20 +115,10 @@ def _backend() -> str:
     return "cpu:gloo,cuda:nccl" if own and torch.distributed.is_nccl_available() else "gloo"
 
 
-def _unmet(error: RuntimeError) -> LostProcessError:
-    """The error of a process that found no other where they were to meet."""
-    address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
-    return LostProcessError(
-        f"process {os.environ['RANK']} of {world_size()} met no other at MASTER_ADDR={address}, MASTER_PORT={port} "
-        f"within {timeout().total_seconds():g} s ({_first_line(error)}); that must be the address of process 0, and "
-        f"all processes must be started. {TIMEOUT_VARIABLE} is how many seconds to wait"
-    )
-
-
 def _unreached(rank: int, size: int, error: RuntimeError) -> LostProcessError:
     return LostProcessError(
         f"process {rank} could not reach the other {size - 1} within {timeout().total_seconds():g} s "
-        f"({_first_line(error)}); all must call fit. {TIMEOUT_VARIABLE} is how many seconds to wait"
+        f"({_first_line(error)}); all must call fit. {HOW_LONG}"
     )
 
 

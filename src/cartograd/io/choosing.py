@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 
 from cartograd.errors import InputError, OptionError
+from cartograd.io.learned import Learned
 from cartograd.io.raw import Raw
 
 log = logging.getLogger("cartograd.io")
@@ -34,6 +35,7 @@ class Choice:
     text: str | None = None
     missing: str = "error"
     one_hot: Sequence[str] = ()
+    learned: Learned | None = None
 
 
 def listed(names: Sequence[str]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy
 
 from cartograd.errors import DataFileError, InputError, OptionError
 from cartograd.io.choosing import Choice, check_name, is_id, listed, selected
+from cartograd.io.learned import category_key
 from cartograd.io.missing import OPTIONS, filled, is_missing
 from cartograd.io.raw import Raw
 from cartograd.io.table import Table
@@ -23,10 +24,11 @@ SMALL = frozenset(["bool", "int8", "uint8", "int16", "uint16", "float16", "float
 
 @dataclass(frozen=True)
 class Block:
-    """One or more features: their names, and their values (n,) or (n, k)."""
+    """One or more features: their names, their values (n,) or (n, k), and the categories that they stand for."""
 
     names: list[str]
     values: Any
+    categories: list[Any] = field(default_factory=list)
 
 
 def build(raw: Raw, choice: Choice, source: str) -> Table:
@@ -34,14 +36,18 @@ def build(raw: Raw, choice: Choice, source: str) -> Table:
     _check(raw, choice)
     names = selected(raw, choice, source)
     blocks = [_numbers(raw, name) for name in names]
-    blocks += [_one_hot(raw, name, choice.missing) for name in choice.one_hot]
+    hot = {name: _one_hot(raw, name, choice) for name in choice.one_hot}
+    blocks += hot.values()
     if not blocks or not sum(len(block.names) for block in blocks):
         raise InputError(
             f"there are no features in it: none of its columns ({listed(list(raw.columns))}) holds quantities; name "
             "some with columns=, or categories with one_hot="
         )
-    X, kept = filled(_assembled(blocks), [name for block in blocks for name in block.names], choice.missing, raw)
+    features = [name for block in blocks for name in block.names]
+    X, kept, gaps = filled(_assembled(blocks), features, choice.missing, raw, choice.learned)
     table = _table(raw, choice, names, blocks, X, kept, source)
+    categories = {name: block.categories for name, block in hot.items()}
+    table = replace(table, gaps=gaps, categories=categories, dropped=raw.count - len(X))
     log.info("%s: %d rows; features: %s", source, len(X), listed(list(table.feature_names)))
     return table
 
@@ -98,23 +104,36 @@ def _from_text(raw: Raw, name: str, column: Any) -> Any:
     return values
 
 
-def _one_hot(raw: Raw, name: str, missing: str) -> Block:
+def _one_hot(raw: Raw, name: str, choice: Choice) -> Block:
     column = _found(raw, name).values
     if column.ndim != 1:
         raise OptionError(f"one_hot: column {name!r} is a matrix, not a category")
     gone = numpy.array([is_missing(cell) for cell in column.tolist()])
-    values = column[~gone].astype(object)
-    categories = sorted(set(values.tolist()), key=lambda one: (isinstance(one, str), one))
-    if len(categories) > MOST_CATEGORIES:
-        raise OptionError(
-            f"one_hot: column {name!r} has {len(categories):,} different values, at most {MOST_CATEGORIES:,}"
+    values = column[~gone].astype(object).tolist()
+    categories = _categories(name, values, choice)
+    place = {category_key(category): number for number, category in enumerate(categories)}
+    unknown = [at for at, value in enumerate(values) if category_key(value) not in place]
+    if unknown:
+        row = raw.row(int(numpy.flatnonzero(~gone)[unknown[0]]))
+        raise InputError(
+            f"{f'{name}={values[unknown[0]]}'!r} is a category that the map was made without ({row}); leave such rows "
+            "out, or make the map anew with all rows"
         )
-    place = {category: number for number, category in enumerate(categories)}
     hot = numpy.zeros((len(column), len(categories)), dtype=numpy.float32)
-    hot[numpy.nonzero(~gone)[0], [place[value] for value in values.tolist()]] = 1
-    if missing in ("error", "drop"):
+    hot[numpy.nonzero(~gone)[0], [place[category_key(value)] for value in values]] = 1
+    if choice.missing in ("error", "drop"):
         hot[gone] = numpy.nan
-    return Block([f"{name}={category}" for category in categories], hot)
+    return Block([f"{name}={category}" for category in categories], hot, categories)
+
+
+def _categories(name: str, values: list[Any], choice: Choice) -> list[Any]:
+    """The categories of a column in their order: those that are known, or those that occur."""
+    if choice.learned is not None and name in choice.learned.categories:
+        return choice.learned.categories[name]
+    found = {category_key(value): value for value in reversed(values)}
+    if len(found) > MOST_CATEGORIES:
+        raise OptionError(f"one_hot: column {name!r} has {len(found):,} different values, at most {MOST_CATEGORIES:,}")
+    return sorted(found.values(), key=lambda one: (isinstance(one, str), one))
 
 
 def _assembled(blocks: list[Block]) -> Any:

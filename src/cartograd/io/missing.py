@@ -9,6 +9,7 @@ import numpy
 
 from cartograd.errors import InputError
 from cartograd.io.cells import MISSING
+from cartograd.io.learned import Learned, mean, median
 from cartograd.io.raw import Raw
 
 OPTIONS = ("error", "mean", "median", "zero", "drop")
@@ -21,12 +22,16 @@ def is_missing(cell: Any) -> bool:
     return cell.strip() in MISSING if isinstance(cell, str) else isinstance(cell, float) and math.isnan(cell)
 
 
-def filled(X: Any, names: list[str], missing: str, raw: Raw) -> tuple[Any, Any]:
-    """X without NaN, and which rows were kept, None for all. Infinite values are always refused."""
+def filled(X: Any, names: list[str], missing: str, raw: Raw, learned: Learned | None = None) -> tuple[Any, Any, Any]:
+    """X without NaN; which rows were kept, None for all; and which values were filled, None for none.
+
+    Figures are those of `learned`, the rows of a map that was made before, or of X itself. Infinite values are always
+    refused.
+    """
     _refuse_infinite(X, names, raw)
     gone = numpy.isnan(X)
     if not gone.any():
-        return X, None
+        return X, None, None
     if missing == "error":
         row = int(gone.any(axis=1).argmax())
         column = names[int(gone[row].argmax())]
@@ -38,21 +43,22 @@ def filled(X: Any, names: list[str], missing: str, raw: Raw) -> tuple[Any, Any]:
         kept = ~gone.any(axis=1)
         if not kept.any():
             raise InputError(f"missing='drop' leaves no row: column {_emptiest(gone, names)!r} has most missing values")
-        return X[kept], kept
+        return X[kept], kept, None
     for place in numpy.nonzero(gone.any(axis=0))[0].tolist():
-        X[gone[:, place], place] = _substitute(X[~gone[:, place], place], missing, names[place])
-    return X, None
+        X[gone[:, place], place] = _substitute(X[~gone[:, place], place], missing, names[place], learned)
+    return X, None, gone
 
 
-def _substitute(there: Any, missing: str, name: str) -> float:
+def _substitute(there: Any, missing: str, name: str, learned: Learned | None) -> float:
     if missing == "zero":
         return 0.0
+    if learned is not None:
+        return learned.figure(name, missing)
     if not len(there):
         raise InputError(
             f"column {name!r} has no value at all, so there is no {missing}; leave it out, columns=['-{name}']"
         )
-    values = there.astype(numpy.float64)
-    return float(values.mean() if missing == "mean" else numpy.median(values))
+    return mean(there) if missing == "mean" else median(there)
 
 
 def _refuse_infinite(X: Any, names: list[str], raw: Raw) -> None:

@@ -21,6 +21,7 @@ from cartograd.io import builtin, choosing, frames, h5ad
 from cartograd.io.features import build
 from cartograd.io.formats import reader_for
 from cartograd.io.images import read_images
+from cartograd.io.learned import Learned
 from cartograd.io.limits import MAX_BYTES, check_total
 from cartograd.io.matrices import raw_of_array
 from cartograd.io.raw import Given, Options, Raw
@@ -46,6 +47,7 @@ def read(
     delimiter: str | None = None,
     encoding: str | None = None,
     verbose: bool = False,
+    learned: Learned | None = None,
 ) -> Table:
     """Read rows to be mapped.
 
@@ -83,6 +85,9 @@ def read(
         The encoding of a text file; None to find out.
     verbose : bool, default=False
         Whether to show a progress bar.
+    learned : Learned, default=None
+        What the rows of a map taught, from `cartograd.io.learned.learn`: gaps are filled with their figures, and
+        categories become their features. None for the figures and categories of the rows that are read.
 
     Returns
     -------
@@ -103,7 +108,7 @@ def read(
     (3, 3)
     """
     options = Options(key, max_bytes, header, delimiter, encoding, verbose)
-    chosen = choosing.Choice(_names(columns), label, color, text, missing, _names(one_hot) or ())
+    chosen = choosing.Choice(_names(columns), label, color, text, missing, _names(one_hot) or (), learned)
     name = _name_of(source)
     with _named(name):
         return build(_raw(source, name, options), chosen, name)

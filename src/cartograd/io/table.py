@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cartograd.errors import OptionError
@@ -30,6 +30,12 @@ class Table:
         (n, height, width) or (n, height, width, 3) uint8: a picture of each row.
     source : str, default=""
         What was read.
+    gaps : array, default=None
+        (n, d) bool: the values of X that were missing and were filled; None where there are none.
+    categories : dict of str to list
+        The values of each column that became one feature for each value; these are the last features.
+    dropped : int, default=0
+        How many rows were left out because a value was missing.
     """
 
     X: Any
@@ -42,6 +48,9 @@ class Table:
     text_name: str | None = None
     thumbnails: Any = None
     source: str = ""
+    gaps: Any = None
+    categories: dict[str, list[Any]] = field(default_factory=dict)
+    dropped: int = 0
 
     def __len__(self) -> int:
         return len(self.X)
