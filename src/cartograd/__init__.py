@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from cartograd import errors as errors
+from cartograd.core.interpreter import refuse_subinterpreter
 from cartograd.errors import CartogradError as CartogradError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from cartograd.affinity import UMAPAffinity as UMAPAffinity
     from cartograd.embedding import COSNE as COSNE
     from cartograd.embedding import PACMAP as PACMAP
+    from cartograd.embedding import PACMAP as PaCMAP  # noqa: F401
     from cartograd.embedding import PCA as PCA
     from cartograd.embedding import PHATE as PHATE
     from cartograd.embedding import SNE as SNE
@@ -87,7 +89,10 @@ if TYPE_CHECKING:
     from cartograd.viewer import plot as plot
     from cartograd.viewer import view as view
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0.dev0"
+
+refuse_subinterpreter()
+
 _ROOMS = "affinity embedding engine io metrics neighbors nn ops tl viewer".split()
 _NAMES = {
     "affinity": (
@@ -97,7 +102,7 @@ _NAMES = {
     ),
     "embedding": (
         "AffinityMatcher COSNE EncoderTraining ExactIncrementalPCA IncrementalPCA InfoTSNE KernelPCA LargeVis "
-        "NegativeSamplingNeighborEmbedding NeighborEmbedding PACMAP PCA PHATE SNE TSNE TSNEkhorn UMAP"
+        "NegativeSamplingNeighborEmbedding NeighborEmbedding PACMAP PaCMAP PCA PHATE SNE TSNE TSNEkhorn UMAP"
     ),
     "engine": (
         "Graph Node Primitive Tensor capture checkpoint checkpoint_sequential composite detect_anomaly "
@@ -111,6 +116,8 @@ _NAMES = {
     "viewer": "plot view",
 }
 """The public names of each part of the package."""
+_ALIASES = {"PaCMAP": "PACMAP", "load": "load_model"}
+"""Public names of what has another name where it is written."""
 _PLACES = {name: part for part, names in _NAMES.items() for name in names.split()}
 __all__ = ["CartogradError", "errors", *_ROOMS, *(name for name in _PLACES if _PLACES[name] != "affinity")]
 
@@ -121,7 +128,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"cartograd.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module 'cartograd' has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"cartograd.{_PLACES[name]}"), "load_model" if name == "load" else name)
+    found = getattr(importlib.import_module(f"cartograd.{_PLACES[name]}"), _ALIASES.get(name, name))
     return globals().setdefault(name, found)
 
 

@@ -55,8 +55,8 @@ def test_neighbours_found_before_give_the_same_map(name):
 
 
 BAD_NEIGHBOURS = {
-    "a number": (5, UnsupportedError, r"must be the pair \(indices, distances\), got int"),
-    "one table": ((INDICES,), UnsupportedError, r"must be the pair \(indices, distances\), got tuple"),
+    "a number": (5, UnsupportedError, r"must be the pair \(indices, distances\), .*got 5"),
+    "one table": ((INDICES,), UnsupportedError, r"must be the pair \(indices, distances\), .*got a tuple of 1"),
     "two shapes": ((INDICES, DISTANCES[:, :5]), InputError, r"got shapes \(64, 63\) and \(64, 5\)"),
     "one column as a line": ((INDICES[:, 0], DISTANCES[:, 0]), InputError, r"got shapes \(64,\) and \(64,\)"),
     "no columns": ((INDICES[:, :0], DISTANCES[:, :0]), InputError, r"got shapes \(64, 0\) and \(64, 0\)"),
@@ -197,9 +197,9 @@ def test_metrics_by_function(name):
 
 
 BAD_METRICS = {
-    "unknown": ("euclid", OptionError, "unknown metric 'euclid': known are angular, cosine"),
-    "None": (None, UnsupportedError, "metric must be a name or a function of two Tensors, got None"),
-    "a number": (2, UnsupportedError, "metric must be a name or a function of two Tensors, got 2"),
+    "unknown": ("euclid", OptionError, "unknown metric(_in)? 'euclid': known are angular, cosine"),
+    "None": (None, UnsupportedError, "metric(_in)? must be a name or a function of two Tensors, got None"),
+    "a number": (2, UnsupportedError, "metric(_in)? must be a name or a function of two Tensors, got 2"),
     "gives text": (lambda a, b: "x", UnsupportedError, "gives no distances"),
     "gives NaN": (lambda a, b: float("nan"), InputError, "gave nan for two of the rows; distances must be finite"),
     "raises": (lambda a, b: 1 / 0, UnsupportedError, "ZeroDivisionError: division by zero"),

@@ -73,6 +73,8 @@ def test_default_kernel_is_new_at_every_fit_and_left_alone():
     assert model.affinity is None
     numpy.testing.assert_allclose(model.embedding_, Reference(2, kernel="rbf", gamma=1.0).fit_transform(X), atol=1e-8)
     assert clone(model).get_params() == {
+        "n_jobs": None,
+        "precision": "float32",
         "n_components": 2,
         "affinity": None,
         "nodiag": False,

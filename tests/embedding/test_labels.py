@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cartograd import UMAP, Tensor
-from cartograd.embedding.labels import known_labels
+from cartograd.embedding.labels import known_labels, labels_of_distinct
 from cartograd.errors import InputError
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -27,7 +27,7 @@ def of_pandas(values, dtype):
 KINDS = {
     "ints": (lambda: [5, 7, 5, -1], [0, 1, 0, -1]),
     "uint8": (lambda: numpy.array([5, 7, 5, 255], dtype="uint8"), [0, 1, 0, 2]),
-    "floats": (lambda: [5.5, 7.0, numpy.nan, -1.0], [0, 1, -1, -1]),
+    "floats": (lambda: [5.0, 7.0, numpy.nan, -1.0], [0, 1, -1, -1]),
     "bools": (lambda: [True, False, True, False], [1, 0, 1, 0]),
     "text": (lambda: ["b", "a", "b", "c"], [1, 0, 1, 2]),
     "text and None": (lambda: ["b", None, "b", "a"], [1, -1, 1, 0]),
@@ -87,12 +87,24 @@ def test_the_same_classes_by_other_names_give_the_same_map():
     assert numpy.array_equal(fitted(numpy.full(64, numpy.nan)), unknown)
 
 
-@pytest.mark.parametrize("rows", [numpy.ones_like(ORDINARY), numpy.repeat(ORDINARY[:16], 4, axis=0)])
-def test_equal_rows_may_have_different_labels(rows):
+def test_equal_rows_share_their_place_whatever_their_labels():
+    rows = numpy.repeat(ORDINARY[:16], 4, axis=0)
     model = UMAP(**MODEL).fit(rows, CLASSES)
     assert numpy.isfinite(model.embedding_).all()
-    assert len(numpy.unique(model.embedding_, axis=0)) == 64
+    assert len(numpy.unique(model.embedding_, axis=0)) == 16
+    assert numpy.array_equal(model.transform(rows), model.embedding_)
     assert numpy.isfinite(model.transform(ORDINARY)).all()
+
+
+def test_labels_of_equal_rows():
+    labels, rows = torch.tensor([3, 3, -1, 2, 4, -1]), torch.tensor([0, 0, 0, 1, 1, 2])
+    assert labels_of_distinct(labels, rows, 3).tolist() == [3, -1, -1]
+
+
+@pytest.mark.parametrize("y", [[0.5, 1.0, 2.0], numpy.array([1.0, numpy.nan, 2.25]), torch.tensor([0.1, 0.2, 0.3])])
+def test_a_continuous_y_is_refused(y):
+    with pytest.raises(InputError, match=r"y must hold classes .* continuous y is not served yet"):
+        known_labels(y, 3)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "UMAP"])

@@ -121,7 +121,7 @@ def test_closed_form_is_the_gradient_of_the_loss(n, options):
     def both(model):
         return model._gradient().clone(), AffinityMatcher._gradient(model).clone()
 
-    seen, _ = watched(both, ROWS[:n], **options)
+    seen, _ = watched(both, ROWS[:n], precision="float64", **options)
     assert len(seen) == 3
     for closed, engine in seen:
         assert float((closed - engine).abs().max()) <= 1e-10 * float(engine.abs().max()) > 0
@@ -131,7 +131,7 @@ def test_the_engine_alone_makes_the_same_map():
     class ByEngine(PACMAP):
         _use_closed_form_gradients = False
 
-    options = {"max_iter": 30, "iter_per_phase": 10, "check_interval": 10}
+    options = {"max_iter": 30, "iter_per_phase": 10, "check_interval": 10, "precision": "float64"}
     ours, engine = PACMAP(**options).fit(ROWS), ByEngine(**options).fit(ROWS)
     assert numpy.allclose(ours.embedding_, engine.embedding_, atol=1e-6)
     assert ours.loss_ == pytest.approx(engine.loss_, rel=1e-9)

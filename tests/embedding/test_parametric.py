@@ -215,7 +215,7 @@ def test_errors_before_any_work():
         ({"patience": 0}, ValueError, "patience must be at least 1"),
         ({"timeout": 0}, ValueError, "timeout must be above 0"),
         ({"batch_size": 1}, ValueError, "batch_size must be at least 2"),
-        ({"hidden_sizes": ()}, ValueError, "one or more numbers"),
+        ({"hidden_sizes": ()}, ValueError, "hidden_sizes must be 1 to 64 numbers"),
         ({"training": {"lr": 1}}, TypeError, "training must be an EncoderTraining"),
         ({"training": EncoderTraining(learning_rate=-1)}, ValueError, "learning_rate must be above 0"),
         ({"training": EncoderTraining(resume=True)}, ValueError, "give its name as checkpoint="),

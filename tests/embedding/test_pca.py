@@ -212,6 +212,8 @@ def test_refusals():
 
 def test_parameters_are_those_of_the_table_and_refit_forgets():
     assert PCA(3).get_params() == {
+        "n_jobs": None,
+        "precision": "float32",
         "n_components": 3,
         "device": "auto",
         "distributed": "auto",

@@ -191,7 +191,7 @@ def test_a_full_disk_leaves_the_older_checkpoints(tmp_path, monkeypatch):
         ({"checkpoint_every": 0}, OptionError, "checkpoint_every"),
         ({"resume": True}, OptionError, "give it as checkpoint_dir="),
         ({"resume": "yes"}, OptionError, "resume"),
-        ({"checkpoint_dir": 7}, UnsupportedError, "the name of a folder, got int"),
+        ({"checkpoint_dir": 7}, UnsupportedError, "checkpoint_dir must be a path as text, got 7"),
         ({"checkpoint_dir": __file__}, FileAccessError, "is a file"),
     ],
 )

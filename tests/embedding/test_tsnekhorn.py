@@ -45,7 +45,7 @@ def both(model):
 )
 def test_closed_form_is_the_gradient_of_the_loss(options, scaling, monkeypatch):
     monkeypatch.setattr(student_scaling, "TILE", 80 * 30)
-    seen = watched(both, perplexity=6, max_iter=3, init_scaling=scaling, **options)
+    seen = watched(both, perplexity=6, max_iter=3, init_scaling=scaling, precision="float64", **options)
     assert len(seen) == 3
     for closed, engine in seen:
         assert float((closed - engine).abs().max()) <= 1e-8 * float(engine.abs().max()) > 0
@@ -60,7 +60,7 @@ def test_also_for_points_at_one_place_and_far_away():
         model._layout.copy_(layout)
         return both(model)
 
-    for closed, engine in watched(placed, perplexity=6, max_iter=1):
+    for closed, engine in watched(placed, perplexity=6, max_iter=1, precision="float64"):
         assert torch.isfinite(closed).all()
         assert float((closed - engine).abs().max()) <= 1e-8 * float(engine.abs().max())
 
@@ -71,6 +71,7 @@ def test_the_engine_alone_makes_the_same_map(symmetric):
         _use_closed_form_gradients = False
 
     options = {"perplexity": 6, "max_iter": 60, "check_interval": 20, "symmetric_affinity": symmetric}
+    options["precision"] = "float64"
     ours, engine = TSNEkhorn(**options).fit(ROWS), ByEngine(**options).fit(ROWS)
     assert numpy.allclose(ours.embedding_, engine.embedding_, atol=1e-6)
     assert ours.loss_ == pytest.approx(engine.loss_, rel=1e-9)
@@ -104,7 +105,8 @@ def test_the_scaling_goes_on_from_the_step_before():
 
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_input_affinities(symmetric):
-    seen = watched(lambda model: model.affinity_in_, perplexity=6, max_iter=1, symmetric_affinity=symmetric)
+    options = {"symmetric_affinity": symmetric, "precision": "float64"}
+    seen = watched(lambda model: model.affinity_in_, perplexity=6, max_iter=1, **options)
     P = seen[0].to(torch.device("cpu"))
     if symmetric:
         expected = SymmetricEntropicAffinity(6, tol=1e-9)(ROWS)

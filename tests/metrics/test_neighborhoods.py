@@ -218,7 +218,7 @@ class TestRefusals:
 
     def test_k(self, score):
         X, Z = small()
-        self.refused("k must be at least 1, got k=0", score, X, Z, 0)
+        self.refused("k must be at least 1, got 0", score, X, Z, 0)
         self.refused("k must be a whole number, got 2.5", score, X, Z, 2.5)
         self.refused("k=120 is too large for 120 rows", score, X, Z, 120)
 

@@ -3,41 +3,11 @@
 from __future__ import annotations
 
 import math
-import operator
-from numbers import Real
-from typing import Any
 
-import numpy
-
-from cartograd.errors import OptionError, UnsupportedError
-
-
-def number(value: Any, name: str, low: float, strict: bool = False, high: float = math.inf) -> float:
-    """`value` as a float of at least `low` (above it if `strict`) and at most `high`."""
-    if isinstance(value, (bool, numpy.bool_)) or not isinstance(value, (Real, numpy.number)):
-        raise UnsupportedError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
-    given = float(value)
-    if not (given > low if strict else given >= low) or given > high or not math.isfinite(given):
-        bound = f"above {low:g}" if strict else f"at least {low:g}"
-        top = f" and at most {high:g}" if high < math.inf else ""
-        raise OptionError(f"{name} must be {bound}{top} and finite, got {value!r}")
-    return given
-
-
-def count(value: Any, name: str, low: int = 1) -> int:
-    """`value` as an int of at least `low`."""
-    if isinstance(value, (bool, numpy.bool_)) or not hasattr(value, "__index__"):
-        raise UnsupportedError(f"{name} must be a whole number, got {value!r} of type {type(value).__name__}")
-    given = operator.index(value)
-    if given < low:
-        raise OptionError(f"{name} must be at least {low}, got {given}")
-    return given
-
-
-def choice(value: Any, name: str, known: tuple[Any, ...]) -> None:
-    """Refuse a value that is not among those known."""
-    if not any(value is one or (type(value) is type(one) and value == one) for one in known):
-        raise OptionError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
+from cartograd.core.checks import choice as choice
+from cartograd.core.checks import count as count
+from cartograd.core.checks import number as number
+from cartograd.errors import OptionError
 
 
 def perplexity_fits(perplexity: float, n: int) -> None:

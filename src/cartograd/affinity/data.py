@@ -26,10 +26,10 @@ ROUNDING = 1e-5
 """Distances that a caller's function puts below zero by this share of the largest are zero."""
 
 
-def check_source(metric: Any, backend: Any = "auto") -> None:
+def check_source(metric: Any, backend: Any = "auto", name: str = "metric") -> None:
     """Refuse metrics and backends that the search does not know."""
-    validate.check_metric(metric, KNOWN)
-    if not isinstance(backend, FaissConfig):
+    validate.check_metric(metric, KNOWN, name)
+    if not (backend is None or isinstance(backend, FaissConfig)):
         validate.check_backend(backend)
 
 

@@ -21,6 +21,8 @@ log = logging.getLogger("cartograd.distributed")
 KEY = "cartograd fit"
 NAME = re.compile(r"step-(\d{10})\.safetensors")
 KEPT = 2
+ADDED = {"the parameter precision": "'float32'"}
+"""What checkpoints of version 0.1, which do not say it, were made with."""
 
 Facts = dict[str, Any]
 Tensors = dict[str, torch.Tensor]
@@ -104,9 +106,10 @@ def read(path: Path) -> tuple[Facts, Tensors]:
 def check_same(found: Facts, expected: Facts, folder: Path) -> None:
     """Refuse to go on with another fit; names the first difference."""
     for name, value in expected.items():
-        if found.get(name) != value:
+        before = found.get(name, ADDED.get(name))
+        if before != value:
             raise InputError(
-                f"{folder} holds checkpoints of another fit: {name} was {found.get(name)!r} and is {value!r} now; use "
+                f"{folder} holds checkpoints of another fit: {name} was {before!r} and is {value!r} now; use "
                 "resume=False, another checkpoint_dir, or what the fit began with"
             )
 

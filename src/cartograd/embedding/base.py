@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Any
 
 import torch
 
-from cartograd.affinity import checks
 from cartograd.embedding import loop, matching
 from cartograd.embedding.degenerate import disc_of_equal_rows
 from cartograd.embedding.device_choice import memory_told, moved
-from cartograd.embedding.estimator import Estimator, at_least_two_rows, detached, loses_nothing
+from cartograd.embedding.estimator import Estimator, at_least_two_rows, detached, estimator, loses_nothing
 from cartograd.embedding.memory import refuse_if_too_large
-from cartograd.embedding.optimisers import (
-    check_options,
-    learning_rate,
-    optimiser_class,
-    scheduler_class,
-)
+from cartograd.embedding.optimisers import check_descent, learning_rate
 from cartograd.embedding.placement import Placement, mean_of_neighbours, place
 from cartograd.embedding.report import Report
 from cartograd.embedding.resuming import check_checkpoints
@@ -39,7 +33,7 @@ from cartograd.embedding.sharing import (
 from cartograd.embedding.source import Source, owned, searchable
 from cartograd.embedding.start import check_start, starting_points
 from cartograd.engine import Tensor
-from cartograd.errors import OptionError, UnsupportedError
+from cartograd.errors import OptionError
 from cartograd.neighbors import Graph
 from cartograd.neighbors.intake import Given
 from cartograd.neighbors.rows import Rows
@@ -47,10 +41,10 @@ from cartograd.neighbors.searching import seed_of
 from cartograd.neighbors.workers import all_cores
 
 Callback = Callable[[int, Any, float], Any]
-KEPT_FOR_FIT = "_layout _moved _given _source _bounds _shown_rows _last_loss optimizer_ scheduler_".split()
+KEPT_FOR_FIT = "_layout _moved _given _source _steps _bounds _shown_rows _last_loss optimizer_ scheduler_".split()
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class AffinityMatcher(SharedFit, Estimator):
     r"""A map whose affinity matches that of the data, by gradient descent.
 
@@ -85,6 +79,8 @@ class AffinityMatcher(SharedFit, Estimator):
         The fit ends where the gradient's norm is below this.
     max_iter : int, default=1000
         Steps at most.
+    timeout : float, default=None
+        The fit ends after so many seconds of steps, with the map that was reached; None for no limit.
     init : str or array-like, default="pca"
         The start: "pca", "spectral", "normal", "hyperbolic", or an array (n, n_components).
     init_scaling : float, default=1e-4
@@ -135,7 +131,8 @@ class AffinityMatcher(SharedFit, Estimator):
     scheduler: Any = None
     scheduler_kwargs: Any = None
     min_grad_norm: float = 1e-7
-    max_iter: int = 1000
+    max_iter: int | str = 1000
+    timeout: float | None = None
     init: Any = "pca"
     init_scaling: float | None = 1e-4
     check_interval: int = 50
@@ -170,8 +167,8 @@ class AffinityMatcher(SharedFit, Estimator):
         their places.
         """
         # a fit takes gradients of its own, also where the caller needs none
-        with shared(self), torch.inference_mode(False), torch.enable_grad():
-            self._check_parameters()
+        self.check_parameters()
+        with self._working(), shared(self), torch.inference_mode(False), torch.enable_grad():
             given, y = joined(self, moved(self, self._read(X, reset=True)), y)
             at_least_two_rows(given, type(self).__name__)
             self._check_data(given, y)
@@ -185,14 +182,16 @@ class AffinityMatcher(SharedFit, Estimator):
         A row of the training set comes back at its fitted place. The place of another depends on that row alone, not on
         which others are given with it.
         """
-        with asked_together(self):
-            given = self._read(X, reset=False)
+        model = self._as_fitted()
+        with model._working(), asked_together(model):
+            given = model._read(X, reset=False)
             with all_cores(given.rows.device), torch.no_grad():
-                asked, own = placed_by_all(self, given)
-                return detached(place(self, asked.rows)[own], given)
+                asked, own = placed_by_all(model, given)
+                return detached(place(model, asked.rows)[own], given)
 
     def _fit(self, given: Given, y: Any) -> None:
         self.report_ = Report(method=type(self).__name__, n=given.rows.count, d=given.rows.width)
+        self.report_["interrupted"] = False
         self._seed = shared_seed(self, seed_of(self.random_state))
         with self.report_.phase("duplicates"):
             self._given, source = source_of(self, given)
@@ -201,6 +200,7 @@ class AffinityMatcher(SharedFit, Estimator):
             self._finish(source, layout, layout[:1])
             return
         self._source = source
+        self._steps = self._steps_for(source.n)
         self._bounds = divided(self, source.n)
         refuse_if_too_large(self, source)
         self.on_affinity_computation_start()
@@ -226,6 +226,7 @@ class AffinityMatcher(SharedFit, Estimator):
             self._placement = Placement(owned(source), places.detach())
             self.n_iter_, self.loss_ = 0, []
         self.embedding_ = self._shown(layout)
+        self._keep_parameters()
         self.is_fitted_ = True
         for name in (*KEPT_FOR_FIT, *self._buffers()):
             self.__dict__.pop(name, None)
@@ -236,34 +237,31 @@ class AffinityMatcher(SharedFit, Estimator):
 
     # what a method may say otherwise
 
-    def _check_parameters(self) -> None:
-        """Refuse parameters that cannot be right, before any work."""
-        self._check_components()
-        checks.count(self.max_iter, "max_iter")
-        checks.count(self.check_interval, "check_interval")
-        checks.number(self.min_grad_norm, "min_grad_norm", 0.0)
-        check_start(self.init, None, self.n_components)
-        chosen = optimiser_class(self.optimizer)
-        learning_rate(self._learning_rate(), chosen, 2, 1.0)
-        check_options(self.optimizer_kwargs, "optimizer_kwargs")
-        check_options(self.scheduler_kwargs, "scheduler_kwargs")
-        if self.scheduler is not None:
-            scheduler_class(self.scheduler)
-        callbacks = () if self.callbacks is None else self.callbacks
-        if not isinstance(callbacks, (list, tuple)) or not all(map(callable, callbacks)):
-            raise UnsupportedError(
-                f"callbacks must be functions of (step, embedding, loss), in a list, got {callbacks!r}"
-            )
-        seed_of(self.random_state)
-        check_checkpoints(self.checkpoint_dir, self.checkpoint_every, self.resume)
+    def _check_together(self) -> None:
+        check_descent(
+            self.optimizer, self._learning_rate(), self.optimizer_kwargs, self.scheduler, self.scheduler_kwargs
+        )
+        check_checkpoints(self.checkpoint_dir, self.resume)
+        self._steps_for(2)
         self._check_affinities()
 
     def _check_affinities(self) -> None:
-        if self.affinity_in is None or (isinstance(self.affinity_in, str) and self.affinity_in != "precomputed"):
-            raise OptionError(f'affinity_in must be an affinity or "precomputed", got {self.affinity_in!r}')
+        if self.affinity_in is None:
+            raise OptionError('affinity_in must be an affinity or "precomputed", got None')
         if type(self) is AffinityMatcher and self.affinity_out is None:
             raise OptionError("affinity_out must be an affinity of the map, such as StudentAffinity(), got None")
-        checks.choice(self.loss_fn, "loss_fn", tuple(matching.LOSSES))
+
+    def _usual_steps(self, n: int) -> int:
+        """Return what "auto" means for `max_iter` with n different rows."""
+        raise OptionError(f'max_iter="auto" means nothing for {type(self).__name__}: give a number')
+
+    def _steps_for(self, n: int) -> int:
+        """Return the number of steps of a map of n different rows."""
+        return self._usual_steps(n) if isinstance(self.max_iter, str) else int(self.max_iter)
+
+    def _has_settled(self) -> bool:
+        """Return whether the loss is as low as it will be."""
+        return False
 
     def _check_data(self, given: Given, y: Any) -> None:
         """Refuse data that do not fit the parameters, before any work."""
@@ -301,13 +299,14 @@ class AffinityMatcher(SharedFit, Estimator):
         if not isinstance(self.init, str) and source.distinct is not None:
             init = torch.as_tensor(init, device=source.rows.device)[source.distinct.first]
         points = starting_points(init, self.init_scaling, rows, graph, source.n, self.n_components, self._seed)
-        return points.to(device=source.rows.device, dtype=self._precision(source)).contiguous()
+        return points.to(device=source.rows.device, dtype=self._precision()).contiguous()
 
-    def _precision(self, source: Source) -> torch.dtype:
-        return source.rows.dtype
+    def _precision(self) -> torch.dtype:
+        """Return the dtype in which points are moved."""
+        return torch.float64 if self.precision == "float64" else torch.float32
 
     def _phase_length(self, step: int) -> int:
-        return self.max_iter - step
+        return self._steps - step
 
     def _before_step(self, step: int) -> None:
         """What changes with the step: phases, negatives."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 import torch
 
-from cartograd.affinity import checks
 from cartograd.affinity.data import plain
 from cartograd.affinity.recorded import squared_distances
 from cartograd.embedding.entropic_input import EntropicInput
+from cartograd.embedding.estimator import estimator
 from cartograd.embedding.forces.edges import EdgeBlocks
 from cartograd.embedding.forces.poincare import (
     cosne_attraction,
@@ -37,7 +37,7 @@ SETTLING, FIRST_STEP = 100, 0.1
 SMALLEST = 1e-30
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class COSNE(EntropicInput):
     r"""CO-SNE (Guo, Guo and Yu, 2022): a map in the Poincare ball, where there is more room the further out one goes.
 
@@ -103,11 +103,6 @@ class COSNE(EntropicInput):
     init_scaling: float | None = 0.5
     affinity_in: Any = field(default=None, init=False)
 
-    def _check_affinities(self) -> None:
-        super()._check_affinities()
-        checks.number(self.gamma, "gamma", 0.0, strict=True)
-        checks.number(self.learning_rate_for_h_loss, "learning_rate_for_h_loss", 0.0)
-
     def _check_data(self, given: Given, y: Any) -> None:
         super()._check_data(given, y)
         if isinstance(self.init, str) or self.init_scaling is not None:
@@ -120,7 +115,7 @@ class COSNE(EntropicInput):
                 "divide it by something larger, or give an init_scaling"
             )
 
-    def _precision(self, source: Source) -> torch.dtype:
+    def _precision(self) -> torch.dtype:
         return torch.float64
 
     def _affinity(self, source: Source, y: Any) -> Graph:

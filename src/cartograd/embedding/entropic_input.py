@@ -8,6 +8,7 @@ import torch
 
 from cartograd.affinity import checks
 from cartograd.affinity.entropic_rows import solve_rows
+from cartograd.core.checks import number
 from cartograd.embedding.neighbor import NeighborEmbedding, default_of
 from cartograd.embedding.neighbourhood import entropic_graph, fitting_perplexity, neighbours_for
 from cartograd.embedding.sharing import own_joint
@@ -27,12 +28,11 @@ class EntropicInput(NeighborEmbedding):
         sparsity: bool | None
 
     def _check_affinities(self) -> None:
-        checks.number(self.perplexity, "perplexity", 0.0)
-        checks.choice(getattr(self, "sparsity", True), "sparsity", (True, False, None))
+        """There is none but those of `perplexity` and `sparsity`."""
 
     def _check_data(self, given: Given, y: Any) -> None:
         super()._check_data(given, y)
-        checks.number(self.perplexity, "perplexity", 1.0)  # of one row, its number is what is wrong first
+        number(self.perplexity, "perplexity", 1.0)  # of one row, its number is what is wrong first
         if self.perplexity != default_of(type(self), "perplexity"):
             checks.perplexity_fits(self.perplexity, given.rows.count)
 
@@ -45,8 +45,8 @@ class EntropicInput(NeighborEmbedding):
         near = self._neighbourhood(source, k)
         with self.report_.phase("affinities"):
             if self._bounds is not None:
-                return own_joint(self, near, self.perplexity_).to(dtype=self._precision(source))
-            return entropic_graph(near, self.perplexity_).to(dtype=self._precision(source))
+                return own_joint(self, near, self.perplexity_).to(dtype=self._precision())
+            return entropic_graph(near, self.perplexity_).to(dtype=self._precision())
 
     def _kept_besides(self) -> dict[str, Any]:
         return {"perplexity": self.perplexity_}

@@ -44,7 +44,7 @@ class EntropicSampled(EntropicInput, NegativeSamplingNeighborEmbedding):
 
     def _affinity(self, source: Source, y: Any) -> Graph:
         usual = self._has_closed_form() and inherited(type(self), self._usual(), FORCES)
-        shape = source.n, self.n_components, self._precision(source), source.rows.device
+        shape = source.n, self.n_components, self._precision(), source.rows.device
         size = served(*shape) or device_rows.served(*shape)
         changed = self.discard_NNs or self.encoder is not None
         changed = changed or (self._bounds is not None and source.rows.device.type != "cpu")

@@ -6,29 +6,56 @@ refuses keywords it does not know. A subclass changes a default by declaring the
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
 import importlib
+import inspect
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Concatenate, ParamSpec, TypeVar, dataclass_transform
 
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
-from cartograd.affinity import checks
+from cartograd.embedding.unknown_arguments import refuse_unknown
 from cartograd.errors import InputError, UnsupportedError
 from cartograd.neighbors import validate
 from cartograd.neighbors.default_device import device_or_default
 from cartograd.neighbors.intake import Given, intake
 from cartograd.neighbors.tiles import tile_rows
+from cartograd.neighbors.workers import limit_threads
 
 Own = TypeVar("Own")
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 ROOM = 8.0
 """Values may be as large as the largest number over this and the root of the width: distances then have one, too."""
+
+
+PLACING = (
+    "n_components n_neighbors n_negatives negative_sample_rate repulsion_strength local_connectivity lr learning_rate "
+    "metric metric_in backend gamma learning_rate_for_h_loss encoder decoder affinity_in affinity"
+).split()
+"""Parameters that decide where new rows are placed."""
+
+
+@dataclass_transform(eq_default=False)
+def estimator(cls: type[Own]) -> type[Own]:
+    """Make a class a dataclass whose constructor says what to write instead of an unknown argument."""
+    made = dataclass(eq=False, repr=False)(cls)
+    construct = made.__init__
+    signature = inspect.signature(construct)
+
+    @functools.wraps(construct)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        refuse_unknown(type(self).__name__, signature, args, kwargs)
+        construct(self, *args, **kwargs)
+
+    setattr(made, "__init__", __init__)  # noqa: B010  (a type checker sees the dataclass's own)
+    return made
 
 
 def loses_nothing(
@@ -64,12 +91,58 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Whether to show progress bars, where standard error is a terminal.
     random_state : int, numpy.random.RandomState or numpy.random.Generator, default=None
         Seed of all that is random; None for a fixed one. The same seed gives the same bits at any thread count.
+    n_jobs : int, default=None
+        Threads of this estimator's work on a CPU: None for as many as torch uses, -1 for all cores, -2 for all but one.
+        The map does not depend on their number.
+    precision : str, default="float32"
+        The precision in which points are moved: "float32", or "float64" for everything. Neighbors are searched in the
+        precision of the rows, and the map has the dtype of the rows, either way.
     """
 
     n_components: int = 2
     device: Any = "auto"
     verbose: bool = False
     random_state: Any = None
+    n_jobs: int | None = None
+    precision: str = "float32"
+
+    def check_parameters(self) -> None:
+        """Raise where a parameter has a value that it cannot have; fits do so before any work.
+
+        Raises
+        ------
+        OptionError
+            Of a value; a ValueError.
+        UnsupportedError
+            Of a type; a TypeError.
+        """
+        from cartograd.embedding.parameters import constraint_of  # which imports the estimators' parts
+
+        for one in fields(self):
+            if one.init:
+                constraint = constraint_of(type(self), one.name)
+                if constraint is not None:
+                    constraint.check(getattr(self, one.name), one.name)
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Raise where parameters do not fit each other."""
+
+    def _keep_parameters(self) -> None:
+        """Keep the parameters that place new rows as they are at the end of a fit."""
+        self._fitted_with = {name: getattr(self, name) for name in PLACING if hasattr(self, name)}
+
+    def _as_fitted(self) -> Any:
+        """Return this estimator with the parameters that it was fitted with, whatever `set_params` did since."""
+        fitted = copy.copy(self)
+        fitted.__dict__.update(getattr(self, "_fitted_with", {}))
+        return fitted
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[None]:
+        """Use the threads that `n_jobs` allows."""
+        with limit_threads(self.n_jobs):
+            yield
 
     def _read(self, X: Any, *, reset: bool) -> Given:
         """X as rows, checked: shape, kind of numbers, NaN and infinity; with `reset` its columns are remembered."""
@@ -119,9 +192,6 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 f"X has {given.rows.width} features, but {type(self).__name__} is expecting {self.n_features_in_} "
                 "features as input; give the columns it was fitted with, in the same order"
             )
-
-    def _check_components(self) -> int:
-        return checks.count(self.n_components, "n_components")
 
     @property
     def _n_features_out(self) -> int:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Any
 
 import torch
 
-from cartograd.affinity import checks
 from cartograd.affinity.data import plain
 from cartograd.embedding.covariance import centred, power_of_two
-from cartograd.embedding.estimator import at_least_two_rows, detached, loses_nothing
+from cartograd.embedding.estimator import at_least_two_rows, detached, estimator, loses_nothing
 from cartograd.embedding.moments import Moments, agreed, merged, moments, over_processes, sharers, spectrum_of
 from cartograd.embedding.projection import Projection, checked_components
 from cartograd.embedding.stream import batches, is_stream
@@ -21,7 +20,7 @@ from cartograd.neighbors.searching import seed_of
 from cartograd.neighbors.workers import all_cores
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class ExactIncrementalPCA(Projection):
     r"""Principal components from the covariance, which is summed batch by batch.
 
@@ -86,7 +85,7 @@ class ExactIncrementalPCA(Projection):
         X : array-like, (n, d), or batches of it
             As for `fit`.
         """
-        self._check_parameters()
+        self.check_parameters()
         count, mean, first = 0, torch.zeros(()), None
         for given in self._batches(X):
             first = first or given
@@ -111,7 +110,7 @@ class ExactIncrementalPCA(Projection):
         y : Any, default=None
             Not used.
         """
-        self._check_parameters()
+        self.check_parameters()
         fresh = not getattr(self, "is_fitted_", False)
         given = self._read(X, reset=fresh)
         width = given.rows.width
@@ -134,8 +133,8 @@ class ExactIncrementalPCA(Projection):
         y : Any, default=None
             Not used.
         """
-        with agreed(self):
-            self._check_parameters()
+        self.check_parameters()
+        with self._working(), agreed(self):
             if not is_stream(X):
                 given = self._read(X, reset=True)
                 with all_cores(given.rows.device):
@@ -145,12 +144,6 @@ class ExactIncrementalPCA(Projection):
             self.n_features_in_, self.n_samples_in_ = first.rows.width, found.count
             self._store_new(found, first)
             return self
-
-    def _check_parameters(self) -> None:
-        if self.n_components is not None:
-            checks.count(self.n_components, "n_components")
-        sharers(self.distributed)
-        seed_of(self.random_state)
 
     def _batches(self, X: Any) -> Any:
         device = None if self.device in (None, "auto") else self.device

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from cartograd.affinity import checks
 from cartograd.affinity.counter import normal, stream
 from cartograd.affinity.data import plain
+from cartograd.core.checks import count
 from cartograd.embedding.covariance import Centred, power_of_two
-from cartograd.embedding.estimator import at_least_two_rows, detached, loses_nothing
+from cartograd.embedding.estimator import at_least_two_rows, detached, estimator, loses_nothing
 from cartograd.embedding.projection import Projection
-from cartograd.embedding.singular import check_driver, decomposed, svd, upright
+from cartograd.embedding.singular import decomposed, svd, upright
 from cartograd.embedding.spectrum import Spectrum
 from cartograd.embedding.stream import batches, is_stream, regrouped
 from cartograd.errors import OptionError
@@ -56,7 +56,7 @@ class State:
     scale: float
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class IncrementalPCA(Projection):
     r"""Principal components of data that come in batches (Ross, Lim, Lin and Yang, 2008).
 
@@ -139,7 +139,11 @@ class IncrementalPCA(Projection):
         y : Any, default=None
             Not used.
         """
-        self._check_parameters()
+        self.check_parameters()
+        with self._working():
+            return self._fitted_to(X)
+
+    def _fitted_to(self, X: Any) -> IncrementalPCA:
         if not is_stream(X):
             given = self._read(X, reset=True)
             with all_cores(given.rows.device):
@@ -163,24 +167,17 @@ class IncrementalPCA(Projection):
         y : Any, default=None
             Not used.
         """
-        self._check_parameters()
+        self.check_parameters()
         fresh = not getattr(self, "is_fitted_", False)
         given = self._read(X, reset=fresh)
-        with all_cores(given.rows.device):
+        with self._working(), all_cores(given.rows.device):
             rows = given.rows.block(0, given.rows.count)
             self._store(self._updated(None if fresh else self._state(given), rows), given)
         return self
 
-    def _check_parameters(self) -> None:
-        if self.n_components is not None:
-            checks.count(self.n_components, "n_components")
-        if self.batch_size is not None:
-            checks.count(self.batch_size, "batch_size")
+    def _check_together(self) -> None:
         if self.lowrank_q is not None:
-            checks.count(self.lowrank_q, "lowrank_q", self.n_components or 1)
-        checks.count(self.lowrank_niter, "lowrank_niter", 0)
-        check_driver(self.svd_driver)
-        seed_of(self.random_state)
+            count(self.lowrank_q, "lowrank_q", self.n_components or 1)
 
     def _fit_rows(self, given: Given) -> None:
         at_least_two_rows(given, "IncrementalPCA")

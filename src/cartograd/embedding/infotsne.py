@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 import torch
 
 from cartograd.embedding.entropic_sampled import EntropicSampled
+from cartograd.embedding.estimator import estimator
 from cartograd.embedding.forces.edges import EdgeBlocks
 from cartograd.embedding.parametric import Parametric
 from cartograd.embedding.placement import ordered_sum
@@ -15,7 +16,7 @@ from cartograd.embedding.sampled_forces import push_both_ends
 from cartograd.embedding.sampled_rows import Kind
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class InfoTSNE(EntropicSampled, Parametric):
     r"""t-SNE with the InfoNCE loss (Damrich, Böhm, Hamprecht and Kobak, 2023).
 

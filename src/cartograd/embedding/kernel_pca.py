@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Any
 
 import torch
 
-from cartograd.affinity import GaussianAffinity, StudentAffinity, checks
+from cartograd.affinity import GaussianAffinity, StudentAffinity
 from cartograd.affinity.data import plain
 from cartograd.affinity.kernel import gaussian, student
 from cartograd.embedding.eigen import is_few, largest_eigenpairs
-from cartograd.embedding.estimator import Estimator, at_least_two_rows, detached, loses_nothing
+from cartograd.embedding.estimator import Estimator, at_least_two_rows, detached, estimator, loses_nothing
 from cartograd.embedding.memory import GIB, free_bytes
 from cartograd.embedding.placement import within_reach
+from cartograd.embedding.rowkeys import Register, row_keys
 from cartograd.embedding.singular import TOLERANCE, guess, upright
 from cartograd.embedding.source import largest_value, searchable
 from cartograd.errors import InputError, MemoryBudgetError, OptionError
@@ -34,7 +35,7 @@ NOTHING = {torch.float32: 2e-7, torch.float64: 1e-12}
 """Eigenvalues up to this share of the largest are zero."""
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class KernelPCA(Estimator):
     r"""Principal components of rows as a kernel sees them (Schoelkopf, Smola and Mueller, 1997).
 
@@ -119,9 +120,14 @@ class KernelPCA(Estimator):
         y : Any, default=None
             Not used.
         """
-        self._check_parameters()
+        self.check_parameters()
+        with self._working():
+            return self._fitted_to(X)
+
+    def _fitted_to(self, X: Any) -> Any:
         given = self._read(X, reset=True)
         self._check_data(given)
+        self.__dict__.pop("_register", None)
         with all_cores(given.rows.device):
             K = self._kernel(given)
             means = K.mean(0)
@@ -130,8 +136,17 @@ class KernelPCA(Estimator):
         if self.affinity != "precomputed":
             rows = searchable(given.rows)
             self.X_fit_ = given.answer(rows.clone()) if isinstance(given.rows, TensorRows) else rows
+            self._remember(given)
+        self._keep_parameters()
         self.is_fitted_ = True
         return self.embedding_
+
+    def _remember(self, given: Given) -> None:
+        """Let equal rows have equal scores, to the bit, and recognize the rows of the fit in `transform`."""
+        keys = row_keys(given.rows)
+        self._register = Register.of(keys)
+        first = self._register.find(keys).to(given.home)
+        self.embedding_: Any = vars(self)["embedding_"][first.numpy(force=True)]
 
     def transform(self, X: Any) -> Any:
         """The scores of new rows, (m, n_components), of the kind of X.
@@ -141,7 +156,11 @@ class KernelPCA(Estimator):
         X : array-like, (m, d), or (m, n), the kernel with the rows fitted, where the affinity is "precomputed"
             As for `fit`.
         """
-        given = self._read(X, reset=False)
+        model = self._as_fitted()
+        with model._working():
+            return model._scores(model._read(X, reset=False))
+
+    def _scores(self, given: Given) -> Any:
         device = given.rows.device
         means, values, vectors = (
             plain(part).to(device=device, dtype=torch.float64)
@@ -153,17 +172,12 @@ class KernelPCA(Estimator):
                 (tile - means).sub_(tile.mean(1, keepdim=True)).add_(means.mean()) @ (vectors * inverse)
                 for tile in self._kernel_tiles(given)
             ]
-        return detached(torch.cat(scores), given)
-
-    def _check_parameters(self) -> None:
-        if self.n_components is not None:
-            checks.count(self.n_components, "n_components")
-        if self.affinity is not None and self.affinity != "precomputed" and not callable(self.affinity):
-            raise OptionError(
-                f'affinity must be an affinity, a function of the rows, "precomputed" or None, got {self.affinity!r}'
-            )
-        checks.choice(self.backend, "backend", (None, "auto", "exact"))
-        seed_of(self.random_state)
+        found = torch.cat(scores)
+        if getattr(self, "_register", None) is not None:
+            known = self._register.find(row_keys(given.rows))
+            fitted = plain(vars(self)["embedding_"]).to(found)
+            found = torch.where((known >= 0)[:, None], fitted[known.clamp(min=0)], found)
+        return detached(found, given)
 
     def _check_data(self, given: Given) -> None:
         at_least_two_rows(given, "KernelPCA")

@@ -1,4 +1,4 @@
-"""When the layout of a map is computed by kernels for the CPU, and how its rows are shared among threads."""
+"""When the layout of a map is computed by kernels for the CPU, how they read points, and how threads share the rows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,25 @@ LEAST_ROWS = 4000
 """Fewer rows are laid out by torch before kernels are loaded."""
 MOST_ROWS = 1 << 24
 """Random rows are found by 31 random bits: with more rows than this, not all would be equally likely to 1 %."""
+MOST_DIMENSIONS = 3
 RANGES, LEAST_RANGE, MULTIPLE = 16, 2560, 256
 HOOKS = ("on_training_step_start", "on_training_step_end", "_before_step")
 
 
 def served(n: int, components: int, dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether kernels can lay out a map of n rows: it is large enough for them, in the plane, float32, on the CPU."""
-    return components == 2 and dtype == torch.float32 and device.type == "cpu" and LEAST_ROWS <= n <= MOST_ROWS
+    """Return whether kernels can lay out a map of n rows: large, of few dimensions, float32, on the CPU."""
+    return (
+        components <= MOST_DIMENSIONS
+        and dtype == torch.float32
+        and device.type == "cpu"
+        and LEAST_ROWS <= n <= MOST_ROWS
+    )
+
+
+def in_words(Z: torch.Tensor) -> torch.Tensor:
+    """Return the points (n, c) as kernels read them, two coordinates a word: 2 or 4 columns, the last perhaps 0."""
+    columns = 2 if Z.shape[1] <= 2 else 4
+    return torch.nn.functional.pad(Z, (0, columns - Z.shape[1])).contiguous() if Z.shape[1] < columns else Z
 
 
 def inherited(kind: type, base: type, names: Iterable[str]) -> bool:

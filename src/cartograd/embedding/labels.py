@@ -27,12 +27,41 @@ def known_labels(y: Any, n: int) -> torch.Tensor:
         unknown = values.astype(numpy.int64) == -1
     elif values.dtype.kind == "f":
         unknown = numpy.isnan(values) | (values == -1)
+        _refuse_numbers(values[~unknown])
     else:
         unknown = numpy.array([_is_unknown(one) for one in values.tolist()])
     codes = numpy.full(n, -1, dtype=numpy.int64)
     known = values[~unknown]
     codes[~unknown] = numpy.unique(known.astype(str) if values.dtype == object else known, return_inverse=True)[1]
     return torch.from_numpy(codes)
+
+
+def _refuse_numbers(values: Any) -> None:
+    """Refuse numbers that are no classes: whole numbers stored as floats are."""
+    broken = values[values != numpy.round(values)]
+    if len(broken):
+        raise InputError(
+            f"y must hold classes (whole numbers or names), got numbers such as {float(broken[0]):g}: a continuous y "
+            "is not served yet; leave y out, or bin it, for example with pandas.qcut(y, 10, labels=False)"
+        )
+
+
+def labels_of_distinct(labels: torch.Tensor, inverse: torch.Tensor, n: int) -> torch.Tensor:
+    """Return the labels of n different rows: that of all equal rows whose label is known, -1 where they disagree.
+
+    Parameters
+    ----------
+    labels : torch.Tensor
+        (m,) int64, of all rows; -1 for unknown.
+    inverse : torch.Tensor
+        (m,) int64, which different row each row is.
+    n : int
+        How many different rows there are.
+    """
+    known, rows = labels[labels >= 0], inverse.cpu()[labels >= 0]
+    least = torch.full((n,), torch.iinfo(torch.int64).max).scatter_reduce_(0, rows, known, "amin")
+    most = torch.full((n,), -1, dtype=torch.int64).scatter_reduce_(0, rows, known, "amax")
+    return torch.where(least == most, most, -1)
 
 
 def labels_of_all(ranks: Ranks, y: Any) -> Any:

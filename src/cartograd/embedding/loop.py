@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from cartograd.embedding.base import AffinityMatcher
 
 
+log = logging.getLogger("cartograd.embedding")
+
+
 def begin_phase(model: AffinityMatcher, steps: int) -> None:
     """A new optimiser and schedule for the next `steps` steps. Velocity starts anew: the forces are different ones."""
     exaggeration = getattr(model, "early_exaggeration_coeff_", 1.0)
@@ -37,12 +42,13 @@ def run(model: AffinityMatcher) -> None:
     bar = _bar(model)
     try:
         with kept(model) as keeper:
-            over = keeper.over
-            while not over and model.n_iter_ < model.max_iter:
-                over = keeper.after_step(not _leap(model, bar) and _step(model, bar))
+            over, clock = keeper.over, Clock(model.timeout)
+            while not over and model.n_iter_ < model._steps:
+                over = keeper.after_step(not _leap(model, bar, clock) and _step(model, bar), _is_over(model, clock))
     except KeyboardInterrupt:
+        model.report_["interrupted"] = True
         warnings.warn(
-            f"interrupted after {model.n_iter_} of {model.max_iter} steps: the map is what was reached by then",
+            f"interrupted after {model.n_iter_} of {model._steps} steps: the map is what was reached by then",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -50,21 +56,62 @@ def run(model: AffinityMatcher) -> None:
         bar.close()
 
 
-def _leap(model: AffinityMatcher, bar: Any) -> bool:
+def _is_over(model: AffinityMatcher, clock: Clock) -> bool:
+    """Return whether the time of the fit is over; on several processes, whether it is over on any of them."""
+    if model.timeout is None:
+        return False
+    over = clock.is_over()
+    if model._ranks is not None:
+        over = any(one for (one,) in model._ranks.agree("time", int(over)))
+    if over:
+        log.info("timeout after %d of %d steps: the map is what was reached by then", model.n_iter_, model._steps)
+        model.report_["stopped"] = "timeout"
+    return over
+
+
+class Clock:
+    """The time of a fit, and how many steps fit into a second of it.
+
+    Parameters
+    ----------
+    timeout : float or None
+        Seconds that the steps may take.
+    """
+
+    def __init__(self, timeout: float | None) -> None:
+        self.timeout, self.began, self.steps = timeout, time.monotonic(), 1
+
+    def is_over(self) -> bool:
+        """Return whether the time is over."""
+        return self.timeout is not None and time.monotonic() - self.began >= self.timeout
+
+    def steps_at_once(self, count: int) -> int:
+        """Return how many of `count` steps to take before the clock is read again: about a tenth of the time."""
+        return count if self.timeout is None else min(count, self.steps)
+
+    def took(self, steps: int, seconds: float) -> None:
+        """Learn from `steps` steps how many take a tenth of the time."""
+        if self.timeout is not None:
+            share = min(0.1 * self.timeout, 1.0)
+            self.steps = max(1, min(4 * self.steps, int(steps * share / max(seconds, 1e-9))))
+
+
+def _leap(model: AffinityMatcher, bar: Any, clock: Clock) -> bool:
     """The steps before the next that is watched, all at once, where the method has a way to take them.
 
     That is ``model._many_steps()``: None, or a function of the first step and the learning rates of all, which moves
     the layout in place and keeps `n_iter_`. False where no step was taken.
     """
     first, prepare = model.n_iter_, getattr(model, "_many_steps", None)
-    count = _until_watched(model, first)
+    count = clock.steps_at_once(_until_watched(model, first))
     if prepare is None or count < 1:
         return False
     take = prepare(first)
     if take is None:
         return False
-    before = model._layout.clone()
+    before, began = model._layout.clone(), time.monotonic()
     take(first, _learning_rates(model, count))
+    clock.took(count, time.monotonic() - began)
     if not math.isfinite(float(model._layout.sum())):
         message = (
             f"the map left all bounds between steps {first} and {model.n_iter_}: use a smaller lr than {model.lr_:g}"
@@ -77,7 +124,7 @@ def _leap(model: AffinityMatcher, bar: Any) -> bool:
 def _until_watched(model: AffinityMatcher, step: int) -> int:
     """How many steps there are before one that is watched or that begins a phase of its own."""
     interval = model.check_interval
-    watched = min(step // interval * interval + interval, model.max_iter) - 1
+    watched = min(step // interval * interval + interval, model._steps) - 1
     exaggerated = getattr(model, "early_exaggeration_iter", None) or 0
     stop = min(watched, exaggerated) if step < exaggerated else watched
     if model.checkpoint_dir is not None:
@@ -107,7 +154,7 @@ def _step(model: AffinityMatcher, bar: Any) -> bool:
     gradient = model._gradient()
     if model._bounds:
         gradient = gradient[model._own_rows()].contiguous()
-    watched = (step + 1) % model.check_interval == 0 or step + 1 == model.max_iter
+    watched = (step + 1) % model.check_interval == 0 or step + 1 == model._steps
     if (watched or gradient.device.type == "cpu") and not math.isfinite(float(gradient.sum())):
         raise diverged(model, gradient)
     model._moved.grad = gradient
@@ -133,7 +180,7 @@ def _look(model: AffinityMatcher, norm: float, loss: float | None, bar: Any) -> 
     stop = [callback(model.n_iter_, model._shown(model._layout), loss) for callback in model.callbacks or ()]
     if model._ranks is not None:
         stop = [bool(one) for (one,) in model._ranks.agree("callbacks", int(any(one is True for one in stop)))]
-    if norm < model.min_grad_norm and model._may_stop():
+    if model._may_stop() and (norm < model.min_grad_norm or model._has_settled()):
         return True
     return any(answer is True for answer in stop)
 
@@ -169,4 +216,4 @@ def _bar(model: AffinityMatcher) -> Any:
     from tqdm.auto import tqdm
 
     name = f"{type(model).__name__} layout"
-    return tqdm(total=model.max_iter, desc=name, disable=None, leave=False)
+    return tqdm(total=model._steps, desc=name, disable=None, leave=False)

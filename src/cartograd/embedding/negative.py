@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
-from cartograd.affinity import checks
+from cartograd.embedding.estimator import estimator
 from cartograd.embedding.neighbor import NeighborEmbedding
 from cartograd.embedding.sampling import Complement
 from cartograd.neighbors import Graph
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class NegativeSamplingNeighborEmbedding(NeighborEmbedding):
     r"""A neighbour embedding whose repulsion is estimated from negatives, points drawn uniformly at every step.
 
@@ -31,12 +31,6 @@ class NegativeSamplingNeighborEmbedding(NeighborEmbedding):
     n_negatives: int | None = field(default=5, kw_only=True)
     discard_NNs: bool = field(default=False, kw_only=True)
     early_exaggeration_coeff: float | None = field(default=1.0, kw_only=True)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        checks.choice(self.discard_NNs, "discard_NNs", (True, False))
-        if self.n_negatives is not None:
-            checks.count(self.n_negatives, "n_negatives")
 
     def _before_step(self, step: int) -> None:
         if step == 0:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cartograd.affinity import checks
-from cartograd.affinity.data import check_source
 from cartograd.embedding import loop
 from cartograd.embedding.base import AffinityMatcher
+from cartograd.embedding.estimator import estimator
 from cartograd.embedding.kernel_rows import served
 from cartograd.embedding.memory import graph_bytes, return_freed
 from cartograd.embedding.neighbourhood import FARTHEST, Neighbourhood, found_or_given
@@ -25,7 +24,7 @@ from cartograd.neighbors.intake import Given
 from cartograd.neighbors.rows import Rows
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class NeighborEmbedding(AffinityMatcher):
     r"""A map in which neighbours attract and all points repel each other.
 
@@ -72,7 +71,7 @@ class NeighborEmbedding(AffinityMatcher):
     optimizer_kwargs: Any = field(default="auto", kw_only=True)
     lr: Any = field(default="auto", kw_only=True)
     scheduler_kwargs: Any = field(default="auto", kw_only=True)
-    max_iter: int = field(default=2000, kw_only=True)
+    max_iter: int | str = field(default=2000, kw_only=True)
     early_exaggeration_coeff: float | None = field(default=None, kw_only=True)
     early_exaggeration_iter: int | None = field(default=None, kw_only=True)
     repulsion_strength: float = field(default=1.0, kw_only=True)
@@ -84,16 +83,12 @@ class NeighborEmbedding(AffinityMatcher):
 
     def _check_aliases(self) -> None:
         for alias, name in (("learning_rate", "lr"), ("early_exaggeration", "early_exaggeration_coeff")):
-            if getattr(self, alias) is not None and getattr(self, name) != default_of(type(self), name):
+            if getattr(self, alias) is not None and not is_default(self, name):
                 raise OptionError(f"{alias} is another name of {name}: give one of them, not both")
 
-    def _check_parameters(self) -> None:
+    def _check_together(self) -> None:
         self._check_aliases()
-        super()._check_parameters()
-        checks.number(self._exaggeration(), "early_exaggeration_coeff", 0.0, strict=True)
-        checks.count(self.early_exaggeration_iter or 0, "early_exaggeration_iter", 0)
-        checks.number(self.repulsion_strength, "repulsion_strength", 0.0)
-        check_source(self.metric, "auto" if self.backend is None else self.backend)
+        super()._check_together()
 
     def _check_data(self, given: Given, y: Any) -> None:
         super()._check_data(given, y)
@@ -127,7 +122,7 @@ class NeighborEmbedding(AffinityMatcher):
 
     def _phase_length(self, step: int) -> int:
         first = self.early_exaggeration_iter or 0
-        return min(first, self.max_iter) if step < first else self.max_iter - step
+        return min(first, self._steps) if step < first else self._steps - step
 
     def _before_step(self, step: int) -> None:
         first = self.early_exaggeration_iter or 0
@@ -149,7 +144,7 @@ class NeighborEmbedding(AffinityMatcher):
     def _memory(self, n: int, d: int, size: int) -> tuple[float, str]:
         if self.affinity_in is not None:
             return super()._memory(n, d, size)
-        by_kernel = served(n, self.n_components, self._given.rows.dtype, self._given.rows.device)
+        by_kernel = served(n, self.n_components, self._precision(), self._given.rows.device)
         sampled = 0 if by_kernel else self._sampled_pairs()  # a kernel draws a pair where it needs it
         needed = graph_bytes(n, self._searched(n), d, size, sampled)
         return needed, "use fewer neighbours, float32 data or fewer rows"
@@ -262,6 +257,12 @@ class NeighborEmbedding(AffinityMatcher):
     def _push_on_new(self, s: torch.Tensor) -> torch.Tensor:
         """The same for a new row and its distances to a sample of the fitted points, of any size q."""
         return self._push(s)
+
+
+def is_default(model: Any, name: str) -> bool:
+    """Return whether a parameter has the value that its class gives it where the caller gives none."""
+    value, usual = getattr(model, name), default_of(type(model), name)
+    return value is usual or (type(value) is type(usual) and bool(value == usual))
 
 
 def default_of(kind: type, name: str) -> Any:

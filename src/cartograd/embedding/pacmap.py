@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from functools import cached_property
 from typing import Any
 
 import torch
 
-from cartograd.affinity import PACMAPAffinity, checks, far_pairs, mid_near_pairs
+from cartograd.affinity import PACMAPAffinity, far_pairs, mid_near_pairs
 from cartograd.affinity.pacmap import EXTRA_CANDIDATES
 from cartograd.affinity.pairs import drawn_mid_near, local_scales, rescaled_neighbours
 from cartograd.embedding import device_descent, device_rows, pair_rows
 from cartograd.embedding.device_rows import PairsOnDevice
+from cartograd.embedding.estimator import estimator
 from cartograd.embedding.kernel_rows import HOOKS, inherited, served
 from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
 from cartograd.embedding.neighbourhood import Neighbourhood, found_or_given
@@ -71,7 +72,7 @@ def fitting_pairs(n: int, near: int, mid: int, far: int) -> tuple[int, int, int]
     return min(near, kept), n * mid // total, max(1, n * far // total)
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
     r"""Pairwise controlled manifold approximation (Wang, Huang, Rudin and Shaposhnik, 2021).
 
@@ -137,10 +138,6 @@ class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
     affinity_in: Any = field(default=None, init=False)
 
     def _check_affinities(self) -> None:
-        checks.count(self.n_neighbors, "n_neighbors")
-        checks.number(self.MN_ratio, "MN_ratio", 0.0)
-        checks.number(self.FP_ratio, "FP_ratio", 0.0)
-        checks.count(self.iter_per_phase, "iter_per_phase")
         if self.n_negatives is not None and self.FP_ratio != 2.0:
             raise OptionError("n_negatives is FP_ratio times n_neighbors: give one of them, not both")
 
@@ -174,7 +171,7 @@ class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
             self.near_indices_ = self._near_pairs(found, near)
             self.mid_near_indices_ = self._mid_near(self._searched_in, mid)
             self.neg_indices_ = self._far(far)
-            return self._graph(source.n, self._precision(source))
+            return self._graph(source.n, self._precision())
 
     def _near_pairs(self, found: Neighbourhood, count: int) -> torch.Tensor:
         part = self._part()
@@ -196,7 +193,7 @@ class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
     def _served(self, source: Source) -> bool:
         """Whether the kernel for the CPU can lay out these rows: the forces are those it knows."""
         usual = self._has_closed_form() and inherited(type(self), PACMAP, FORCES)
-        shape = source.n, self.n_components, self._precision(source), source.rows.device
+        shape = source.n, self.n_components, self._precision(), source.rows.device
         size = served(*shape) or device_rows.served(*shape)
         alone = self._bounds is None or source.rows.device.type == "cpu"
         return size and usual and self.encoder is None and alone
@@ -317,7 +314,7 @@ class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
 
     def _batch_of_pairs(self, s: list[Any], progress: float) -> Any:
         """The sums of all three kinds over the rows, divided by the number of rows; phases by the share of the time."""
-        near, mid, far = phase_weights(int(progress * self.max_iter), self.iter_per_phase)
+        near, mid, far = phase_weights(int(progress * self._steps), self.iter_per_phase)
         loss = near * self.near_indices_.shape[1] * (1 - NEAR[0] / (NEAR[1] + s[0])).mean()
         if len(s) == 3:
             loss = loss + mid * self.mid_near_indices_.shape[1] * (1 - MID[0] / (MID[1] + s[1])).mean()
@@ -325,7 +322,7 @@ class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
         return loss + push * (FAR[0] / (FAR[1] + s[-1])).mean()
 
     def _settled_at(self, progress: float) -> bool:
-        return progress * self.max_iter >= 2 * self.iter_per_phase
+        return progress * self._steps >= 2 * self.iter_per_phase
 
     # new rows
 

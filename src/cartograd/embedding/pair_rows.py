@@ -9,7 +9,7 @@ import torch
 
 from cartograd.distributed import Part
 from cartograd.distributed.edges import listed_ends
-from cartograd.embedding.kernel_rows import each_range
+from cartograd.embedding.kernel_rows import each_range, in_words
 from cartograd.kernels import cpu
 
 MODULE = "pair_layout"
@@ -49,11 +49,11 @@ class PairRows:
     def gradient(
         self, Z: torch.Tensor, forces: Sequence[tuple[float, float]]
     ) -> tuple[torch.Tensor, tuple[float, ...]]:
-        r"""The gradient at Z (n, 2) of pairs whose losses have the derivatives a / (b + s)^2, (a, b) for each kind.
+        r"""The gradient at Z (n, c) of pairs whose losses have the derivatives a / (b + s)^2, (a, b) for each kind.
 
         With it, for each kind, the sum of 1 / (b + s) over its pairs; 0 where a is.
         """
-        kernel, places = cpu.load(MODULE).gradient, Z.numpy()
+        kernel, places = cpu.load(MODULE).gradient, in_words(Z).numpy()
         a, b = (numpy.array(part, dtype=numpy.float32) for part in zip(*forces, strict=True))
         out = numpy.empty_like(places)
 
@@ -63,4 +63,6 @@ class PairRows:
             return sums
 
         sums = sum(each_range(piece, self.n, self.own), numpy.zeros(KINDS))
-        return torch.from_numpy(out), tuple(float(part) / 2 for part in sums)  # each pair was met at both ends
+        return torch.from_numpy(out)[:, : Z.shape[1]].contiguous(), tuple(
+            float(part) / 2 for part in sums
+        )  # each pair was met at both ends

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from cartograd.affinity import checks
 from cartograd.affinity.counter import stream
 from cartograd.distributed.checkpoint import open_folder
-from cartograd.embedding.estimator import detached
-from cartograd.embedding.neighbor import NeighborEmbedding
+from cartograd.embedding.estimator import detached, estimator
+from cartograd.embedding.neighbor import NeighborEmbedding, is_default
 from cartograd.embedding.parametric_batches import EdgeObjective, Objective
 from cartograd.embedding.parametric_checkpoint import check_folder
-from cartograd.embedding.parametric_decoder import DECODERS, check_decoder, train_decoder, untrained_decoder
+from cartograd.embedding.parametric_decoder import check_decoder, train_decoder, untrained_decoder
 from cartograd.embedding.parametric_input import Flattened, fitting_shape, standard_scale
-from cartograd.embedding.parametric_network import Network, check_kind, check_output, own_copy
+from cartograd.embedding.parametric_network import Network, check_output, own_copy
 from cartograd.embedding.parametric_options import EncoderTraining, tell_of_unused
 from cartograd.embedding.parametric_training import FEWEST_IN_BATCH, Training, duration, own_draws_given_back
 from cartograd.embedding.source import Source
-from cartograd.errors import InputError, OptionError, UnsupportedError
+from cartograd.errors import InputError, OptionError
 from cartograd.neighbors import Graph, validate
 from cartograd.neighbors.intake import Given, intake
 from cartograd.neighbors.workers import all_cores
@@ -37,7 +36,7 @@ def _with_decoder(method: Callable[..., Any]) -> Any:
     return available_if(lambda self: self.decoder is not None)(method)
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class Parametric(NeighborEmbedding):
     r"""A neighbour embedding whose map may be the output of an encoder, :math:`z_i = f_\theta(x_i)`.
 
@@ -60,13 +59,12 @@ class Parametric(NeighborEmbedding):
     batch_size : int, default=512
         Edges of a step.
     n_epochs : int, default=None
-        In an epoch as many edges are drawn as there are rows; None for 1500 steps and at least 30 epochs.
+        In an epoch as many edges are drawn as there are rows; None for 1500 steps and at least 30 epochs. Without an
+        encoder or a decoder another name of `max_iter`.
     patience : int, default=None
         The training ends after so many epochs without a smaller loss.
     min_desired_loss : float, default=None
         The training ends where an epoch's loss is not above this.
-    timeout : float, default=None
-        The training ends after so many seconds.
     training : EncoderTraining, default=None
         Learning rate, warm start, checkpoints and the rest; None for its defaults.
     """
@@ -78,7 +76,6 @@ class Parametric(NeighborEmbedding):
     n_epochs: int | None = field(default=None, kw_only=True)
     patience: int | None = field(default=None, kw_only=True)
     min_desired_loss: float | None = field(default=None, kw_only=True)
-    timeout: float | None = field(default=None, kw_only=True)
     training: EncoderTraining | None = field(default=None, kw_only=True)
 
     @property
@@ -91,29 +88,32 @@ class Parametric(NeighborEmbedding):
 
     # checks, before any work
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        for name, known in (("encoder", None), ("decoder", DECODERS)):
-            if getattr(self, name) is not None:
-                check_kind(getattr(self, name), name, *(() if known is None else (known,)))
-        if self.hidden_sizes is not None:
-            check_sizes(self.hidden_sizes)
-        checks.count(self.batch_size, "batch_size", 2)
-        for name in ("n_epochs", "patience"):
-            if getattr(self, name) is not None:
-                checks.count(getattr(self, name), name)
-        if self.timeout is not None:
-            checks.number(self.timeout, "timeout", 0.0, strict=True)
-        if self.min_desired_loss is not None:
-            checks.number(self.min_desired_loss, "min_desired_loss", -1e300)
-        if self.training is not None and not isinstance(self.training, EncoderTraining):
-            raise UnsupportedError(f"training must be an EncoderTraining, got {self.training!r}")
+    def _check_together(self) -> None:
+        super()._check_together()
+        self._refuse_unused()
         self._options().check()
         if self._is_trained() and self.metric == "precomputed":
             raise OptionError(
                 'encoder and decoder read rows, and metric="precomputed" gives distances; give the rows as X, and '
                 "their neighbours as precomputed_knn="
             )
+
+    def _refuse_unused(self) -> None:
+        """Refuse parameters that say how a network is trained where none is."""
+        for name in () if self.encoder is not None else ("patience", "min_desired_loss"):
+            if getattr(self, name) is not None:
+                raise OptionError(f"{name} is for maps with an encoder: give one, or leave {name} out")
+        for name in () if self._is_trained() else ("batch_size", "hidden_sizes", "training"):
+            if not is_default(self, name):
+                raise OptionError(f"{name} is for maps with an encoder or a decoder: give one, or leave {name} out")
+        steps = (self.n_epochs, self.max_iter)
+        if not self._is_trained() and None not in steps and not is_default(self, "max_iter") and len(set(steps)) > 1:
+            raise OptionError(
+                f"n_epochs={steps[0]} is another name of max_iter={steps[1]} without an encoder or a decoder: give one"
+            )
+
+    def _steps_for(self, n: int) -> int:
+        return super()._steps_for(n) if self.n_epochs is None or self._is_trained() else self.n_epochs
 
     def _options(self) -> EncoderTraining:
         return EncoderTraining() if self.training is None else self.training
@@ -233,7 +233,7 @@ class Parametric(NeighborEmbedding):
 
     def _settled_at(self, progress: float) -> bool:
         """Whether the loss is the final one at this point of the training, from 0 to 1."""
-        return progress >= (self.early_exaggeration_iter or 0) / self.max_iter
+        return progress >= (self.early_exaggeration_iter or 0) / self._steps
 
     # new rows
 
@@ -241,9 +241,11 @@ class Parametric(NeighborEmbedding):
         """Places of rows in the fitted map, which stays as it is: what the encoder makes of them."""
         if getattr(self, "_network", None) is None:
             return super().transform(X)
-        given = self._read(X, reset=False)
-        with all_cores(given.rows.device):
-            return detached(self._network.of(given.rows), given)
+        model = self._as_fitted()
+        with model._working():
+            given = model._read(X, reset=False)
+            with all_cores(given.rows.device):
+                return detached(self._network.of(given.rows), given)
 
     @_with_decoder
     def inverse_transform(self, Z: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from cartograd.core.checks import show
 from cartograd.errors import InputError, OptionError, UnsupportedError
 from cartograd.neighbors.rows import Rows
 from cartograd.neighbors.workers import spread
@@ -129,11 +130,11 @@ def check_kind(kind: Any, name: str, known: tuple[str, ...] = NAMES) -> None:
     """Refuse what is neither a module nor the name of one."""
     if isinstance(kind, str):
         if kind not in known:
-            raise OptionError(f"unknown {name} {kind!r}: known are {', '.join(known)}, or give a torch.nn.Module")
+            raise OptionError(f"unknown {name} {show(kind)}: known are {', '.join(known)}, or give a torch.nn.Module")
     elif not isinstance(kind, nn.Module):
         advice = "; give an instance, not the class" if isinstance(kind, type) else ""
         raise UnsupportedError(
-            f"{name} must be a torch.nn.Module or one of {', '.join(known)}, got {kind!r} of type "
+            f"{name} must be a torch.nn.Module or one of {', '.join(known)}, got {show(kind)} of type "
             f"{type(kind).__name__}{advice}"
         )
     elif not any(one.requires_grad for one in kind.parameters()):

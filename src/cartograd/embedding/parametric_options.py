@@ -8,11 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from cartograd.affinity import checks
-from cartograd.embedding.optimisers import optimiser_class
-from cartograd.errors import OptionError, UnsupportedError
+from cartograd.core.checks import FLAG, Constraint, Real, Test, Whole, check_function, check_path, optional
+from cartograd.embedding.optimisers import check_descent, check_optimizer
+from cartograd.errors import OptionError
 
 log = logging.getLogger("cartograd.embedding")
+
+MOST_DRAWS = 10_000
+"""Random rows of a row, or of an edge, at a step."""
 INSTEAD = {
     "lr": "training=EncoderTraining(learning_rate=...)",
     "learning_rate": "training=EncoderTraining(learning_rate=...)",
@@ -29,8 +32,25 @@ def tell_of_unused(model: Any) -> None:
     usual = {one.name: one.default for one in fields(model)}
     for name, other in INSTEAD.items():
         value = getattr(model, name, None)
-        if name in usual and value is not usual[name] and value != usual[name]:
+        same = value is usual.get(name) or (type(value) is type(usual.get(name)) and value == usual[name])
+        if name in usual and not same:
             log.warning("%s=%r is for maps without an encoder, and not used: see %s", name, value, other)
+
+
+CONSTRAINTS: dict[str, Constraint] = {
+    "learning_rate": Real(0.0, strict=True),
+    "optimizer": Test(check_optimizer),
+    "weight_penalty": Real(0.0),
+    "negative_rate": optional(Whole(1, MOST_DRAWS)),
+    "standardize": FLAG,
+    "warm_start_epochs": Whole(0),
+    "cooldown": Real(0.0, high=86_400.0),
+    "checkpoint": optional(Test(check_path)),
+    "checkpoint_every": Whole(),
+    "resume": FLAG,
+    "progress": optional(Test(check_function)),
+}
+"""What each option may be."""
 
 
 class Progress(NamedTuple):
@@ -99,17 +119,9 @@ class EncoderTraining:
 
     def check(self) -> None:
         """Refuse values that cannot be right."""
-        checks.number(self.learning_rate, "learning_rate", 0.0, strict=True)
-        optimiser_class(self.optimizer)
-        checks.number(self.weight_penalty, "weight_penalty", 0.0)
-        if self.negative_rate is not None:
-            checks.count(self.negative_rate, "negative_rate")
-        checks.count(self.warm_start_epochs, "warm_start_epochs", 0)
-        checks.number(self.cooldown, "cooldown", 0.0)
-        checks.count(self.checkpoint_every, "checkpoint_every")
-        checks.choice(self.resume, "resume", (True, False))
-        checks.choice(self.standardize, "standardize", (True, False))
+        for name, constraint in CONSTRAINTS.items():
+            constraint.check(getattr(self, name), name)
+        decay = {"weight_decay": self.weight_penalty} if self.weight_penalty else {}
+        check_descent(self.optimizer, self.learning_rate, decay, None, None)
         if self.resume and self.checkpoint is None:
             raise OptionError("resume=True goes on from a file: give its name as checkpoint=")
-        if self.progress is not None and not callable(self.progress):
-            raise UnsupportedError(f"progress must be a function of one Progress, got {self.progress!r}")

@@ -89,6 +89,7 @@ class Training:
                     in_time = keeper.resumed() or self._warm_start(keeper)
                     stopped = self.over or (self._epochs(bar, keeper) if in_time else "timeout")
             except KeyboardInterrupt:
+                self.model.report_["interrupted"] = True
                 message = f"interrupted in epoch {self.epoch + 1} of {self.epochs}: the best weights so far are kept"
                 warnings.warn(message, RuntimeWarning, stacklevel=2)
             finally:

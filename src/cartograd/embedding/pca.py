@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Any
 
 import torch
 
-from cartograd.affinity import checks
 from cartograd.distributed import Ranks
 from cartograd.embedding.covariance import sum_of_squares
-from cartograd.embedding.estimator import at_least_two_rows
+from cartograd.embedding.estimator import at_least_two_rows, estimator
 from cartograd.embedding.moments import moments, over_processes, sharers, spectrum_of
 from cartograd.embedding.projection import Projection, checked_components, product
 from cartograd.embedding.quick_scores import quickly
-from cartograd.embedding.singular import check_driver, leading
+from cartograd.embedding.singular import leading
 from cartograd.embedding.spectrum import Spectrum
 from cartograd.neighbors.intake import Given
 from cartograd.neighbors.rows import Rows
@@ -25,7 +24,7 @@ START_TOLERANCE = 1e-3
 """The error allowed in the directions of a start, which the layout leaves at once."""
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class PCA(Projection):
     r"""Principal components: the directions along which the rows vary most.
 
@@ -101,13 +100,6 @@ class PCA(Projection):
         """
         self.fit_transform(X, y)
         return self
-
-    def _check_parameters(self) -> None:
-        if self.n_components is not None:
-            checks.count(self.n_components, "n_components")
-        sharers(self.distributed)
-        check_driver(self.svd_driver)
-        seed_of(self.random_state)
 
     def _fit_rows(self, given: Given) -> None:
         at_least_two_rows(given, "PCA")

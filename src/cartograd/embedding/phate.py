@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 import torch
 
 from cartograd.affinity import PHATEAffinity
-from cartograd.affinity.data import check_source
 from cartograd.embedding.base import AffinityMatcher
+from cartograd.embedding.estimator import estimator
 from cartograd.embedding.neighbourhood import fitting_neighbours
 from cartograd.embedding.source import Source, searchable
-from cartograd.errors import OptionError
 from cartograd.neighbors.workers import spread
 
 TILE_ELEMENTS = 1 << 16
@@ -22,7 +21,7 @@ MATRICES = 6
 """So many (n, n) matrices of float64 are there at once, while powers are taken."""
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class PHATE(AffinityMatcher):
     r"""Potential of heat diffusion for affinity-based transition embedding (Moon et al., 2019).
 
@@ -88,9 +87,6 @@ class PHATE(AffinityMatcher):
 
     def _check_affinities(self) -> None:
         self._potential(self.k)
-        if self.backend is not None:
-            raise OptionError(f"backend must be None, got {self.backend!r}: PHATE takes all pairs of rows")
-        check_source(self.metric_in)
 
     def _potential(self, k: int, seed: int = 0) -> PHATEAffinity:
         return PHATEAffinity(
@@ -106,7 +102,7 @@ class PHATE(AffinityMatcher):
     def _affinity(self, source: Source, y: Any) -> torch.Tensor:
         with self.report_.phase("affinities"):
             affinity = self._potential(fitting_neighbours(self.k, source.n, "k"), self._seed)
-            P: torch.Tensor = affinity(searchable(source.rows)).to(source.rows.device)
+            P: torch.Tensor = affinity(searchable(source.rows)).to(source.rows.device, self._precision())
             self._sum_of_squares = sum_of_squares(P)
             return P
 

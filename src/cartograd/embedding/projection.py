@@ -39,8 +39,8 @@ class Projection(Estimator):
         y : Any, default=None
             Not used.
         """
-        with agreed(self):
-            self._check_parameters()
+        self.check_parameters()
+        with self._working(), agreed(self):
             kind = None
             if is_stream(X) and not isinstance(X, torch.utils.data.DataLoader):
                 X, kind = opened(X)
@@ -52,9 +52,10 @@ class Projection(Estimator):
 
     def transform(self, X: Any) -> Any:
         """The scores of rows: their coordinates along the components, (m, n_components), of the kind of X."""
-        given = self._read(X, reset=False)
-        with all_cores(given.rows.device):
-            return self._scores(given)
+        with self._working():
+            given = self._read(X, reset=False)
+            with all_cores(given.rows.device):
+                return self._scores(given)
 
     def inverse_transform(self, X: Any) -> Any:
         r"""The rows that have these scores: :math:`\hat x = V z + \mu`, (m, d), of the kind of X.
@@ -69,9 +70,6 @@ class Projection(Estimator):
         with all_cores(given.rows.device):
             rows = product(Centred(given.rows, torch.zeros(len(V), dtype=V.dtype, device=V.device)), V)
         return detached(in_range(rows + mean, given), given)
-
-    def _check_parameters(self) -> None:
-        raise NotImplementedError
 
     def _fit_rows(self, given: Given) -> None:
         raise NotImplementedError

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cartograd.affinity import checks
 from cartograd.affinity.data import plain
 from cartograd.distributed import checkpoint
 from cartograd.distributed.signals import Asked, listening
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("cartograd.embedding")
 
 BESIDE = {"verbose", "callbacks", "checkpoint_dir", "checkpoint_every", "resume", "distributed", "device", "training"}
+BESIDE |= {"n_jobs", "timeout"}
 """Parameters that do not change the map."""
 HEARING = 10
 """Steps between looks at the others' signals where nothing else is exchanged."""
@@ -95,11 +95,15 @@ class Keeper:
         model._carry_on(_named(tensors, "more."))
         model.loss_, model.n_iter_, self.over = list(facts["loss"]), step, bool(facts["over"])
 
-    def after_step(self, over: bool) -> bool:
-        """Look after a step whether to write a checkpoint, or to stop; True where the fit is over."""
+    def after_step(self, over: bool, late: bool) -> bool:
+        """Write a checkpoint where one is due; return whether the fit is over, or `late`, its time is."""
         model = self.model
-        over = over or model.n_iter_ >= model.max_iter
+        over = over or model.n_iter_ >= model._steps
         asked = self._asked()
+        if late and not over:
+            if self.folder is not None:
+                self.save(over=False)
+            return True
         if self.folder is not None and (over or asked or model.n_iter_ % model.checkpoint_every == 0):
             self.save(over)
         if asked and not over:
@@ -146,16 +150,12 @@ class Keeper:
         return ranks.gathered(value, f"state {name}")
 
 
-def check_checkpoints(folder: Any, every: Any, resume: Any) -> None:
-    """Refuse parameters of checkpoints that cannot be right."""
-    checks.count(every, "checkpoint_every")
-    checks.choice(resume, "resume", (True, False))
+def check_checkpoints(folder: Any, resume: bool) -> None:
+    """Refuse a folder that is a file, and resuming without a folder."""
     if folder is None:
         if resume:
             raise OptionError("resume=True goes on from a folder of checkpoints: give it as checkpoint_dir=")
         return
-    if not isinstance(folder, (str, os.PathLike)):
-        raise UnsupportedError(f"checkpoint_dir must be the name of a folder, got {type(folder).__name__}")
     if Path(folder).exists() and not Path(folder).is_dir():
         raise FileAccessError(f"checkpoint_dir={os.fspath(folder)!r} is a file; give the name of a folder")
 

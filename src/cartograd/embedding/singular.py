@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from cartograd.affinity.counter import normal, stream
+from cartograd.core.checks import choice
 from cartograd.embedding.covariance import (
     Centred,
     centred,
@@ -18,7 +19,6 @@ from cartograd.embedding.covariance import (
     triangle,
 )
 from cartograd.embedding.eigen import EXTRA, is_few, iterate, largest_eigenpairs
-from cartograd.errors import OptionError
 from cartograd.neighbors.rows import FileRows, Rows
 
 SMALL = 1 << 18
@@ -104,8 +104,7 @@ def svd(matrix: torch.Tensor, driver: str | None = None) -> tuple[torch.Tensor, 
 
 def check_driver(driver: Any) -> None:
     """Refuse a name that ``torch.linalg.svd`` does not know."""
-    if driver not in DRIVERS:
-        raise OptionError(f"svd_driver must be one of {', '.join(map(repr, DRIVERS))}, got {driver!r}")
+    choice(driver, "svd_driver", DRIVERS)
 
 
 def guess(size: int, wanted: int, seed: int, device: torch.device) -> torch.Tensor:

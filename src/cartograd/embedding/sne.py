@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 import torch
 
 from cartograd.embedding.entropic_input import EntropicInput
+from cartograd.embedding.estimator import estimator
 from cartograd.embedding.forces.edges import EdgeBlocks, sne_attraction, sne_attraction_loss
 from cartograd.embedding.forces.exact import sne_repulsion
 from cartograd.embedding.pairs import off_diagonal_distances
@@ -16,7 +17,7 @@ from cartograd.embedding.sharing import largest_over_all
 STABLE = 0.35
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class SNE(EntropicInput):
     r"""Stochastic neighbour embedding (Hinton and Roweis, 2002).
 

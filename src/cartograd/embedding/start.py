@@ -9,6 +9,7 @@ import torch
 from cartograd.affinity import checks
 from cartograd.affinity.counter import normal, stream
 from cartograd.affinity.data import plain
+from cartograd.core.checks import show
 from cartograd.embedding.pca import principal_scores
 from cartograd.embedding.spectral_start import spectral_coordinates
 from cartograd.errors import InputError, OptionError, UnsupportedError
@@ -24,7 +25,7 @@ def check_start(init: Any, n: int | None, n_components: int) -> None:
     """Refuse an unknown name, or an array of another shape than (n, n_components)."""
     if isinstance(init, str):
         if init not in KINDS:
-            raise OptionError(f"unknown init {init!r}: known are {', '.join(KINDS)}, or an array (n, n_components)")
+            raise OptionError(f"unknown init {show(init)}: known are {', '.join(KINDS)}, or an array (n, n_components)")
         return
     points = _points(init)
     if n is not None and tuple(points.shape) != (n, n_components):
@@ -42,7 +43,7 @@ def _points(init: Any) -> torch.Tensor:
         return plain(init)
     except (TypeError, ValueError):
         names = ", ".join(KINDS)
-        message = f"init must be one of {names}, or an array (n, n_components) of numbers, got {type(init).__name__}"
+        message = f"init must be one of {names}, or an array (n, n_components) of numbers, got {show(init)}"
         raise UnsupportedError(message) from None
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 import torch
 
-from cartograd.affinity import checks
 from cartograd.embedding.entropic_input import EntropicInput
-from cartograd.embedding.forces import compiled, compiled_edges
+from cartograd.embedding.estimator import estimator
+from cartograd.embedding.forces import compiled, compiled_edges, compiled_pairs
 from cartograd.embedding.forces import gpu as on_gpu
 from cartograd.embedding.forces.choice import choose
 from cartograd.embedding.forces.compiled_edges import CompiledEdges
@@ -34,9 +34,11 @@ FORCES = (*HOOKS, *(
     "_compute_repulsive_gradients"
 ).split())  # fmt: skip
 """Methods that make up the layout: a subclass that writes one anew takes every step by itself."""
+SETTLED, SETTLED_STEPS = 3e-4, 100
+"""The map has settled where so many steps lower its loss by less than this share."""
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class TSNE(EntropicInput, Parametric):
     r"""t-distributed stochastic neighbour embedding (van der Maaten and Hinton, 2008).
 
@@ -62,7 +64,9 @@ class TSNE(EntropicInput, Parametric):
         :math:`\lambda` of the first steps.
     early_exaggeration_iter : int, default=250
         The number of those steps.
-    lr, max_iter, repulsion_strength, metric, precomputed_knn, learning_rate, early_exaggeration
+    max_iter : int or "auto", default="auto"
+        Steps; "auto" for 750 as in openTSNE, fewer where 100 of them lower the divergence by less than 3 in 10,000.
+    lr, repulsion_strength, metric, precomputed_knn, learning_rate, early_exaggeration
         See `NeighborEmbedding`.
     optimizer, optimizer_kwargs, scheduler, scheduler_kwargs, init, init_scaling, check_interval, callbacks
         See `AffinityMatcher`.
@@ -89,19 +93,19 @@ class TSNE(EntropicInput, Parametric):
     max_iter_affinity: int = 100
     early_exaggeration_coeff: float | None = 12.0
     early_exaggeration_iter: int | None = 250
+    max_iter: int | str = "auto"
     affinity_in: Any = field(default=None, init=False)
 
     def _check_affinities(self) -> None:
         super()._check_affinities()
-        checks.choice(self.method, "method", ("auto", "exact", "fft"))
         if self.method == "fft" and self.n_components > 3:
             raise OptionError(
                 f"method='fft' draws maps of 1 to 3 dimensions, got n_components={self.n_components}; use 'exact'"
             )
 
     def _affinity(self, source: Source, y: Any) -> Graph:
-        if self.encoder is None and served(source.n, self.n_components, self._precision(source), source.rows.device):
-            cpu.prepare(compiled_edges.MODULE, compiled.MODULE)  # while the search is at work
+        if self.encoder is None and served(source.n, self.n_components, self._precision(), source.rows.device):
+            cpu.prepare(compiled_edges.MODULE, compiled.MODULE, compiled_pairs.MODULE)  # while the search is at work
         return super()._affinity(source, y)
 
     def _optimise(self) -> None:
@@ -132,6 +136,17 @@ class TSNE(EntropicInput, Parametric):
             steps = self._phase_length(step)
             self.scheduler_ = make_scheduler(self.scheduler, self.optimizer_, self.scheduler_kwargs, steps)
 
+    def _usual_steps(self, n: int) -> int:
+        return 750
+
+    def _has_settled(self) -> bool:
+        """Return whether `max_iter` is "auto" and 100 steps lower the divergence by less than 3 in 10,000."""
+        apart = -(-SETTLED_STEPS // self.check_interval)
+        first = len(self.loss_) - apart - 1
+        if self.max_iter != "auto" or (first + 1) * self.check_interval <= (self.early_exaggeration_iter or 0):
+            return False
+        return self.loss_[first] - self.loss_[-1] < SETTLED * abs(self.loss_[-1])
+
     def _owns_rows(self) -> bool:
         return self.encoder is None and self._has_closed_form()
 
@@ -143,19 +158,20 @@ class TSNE(EntropicInput, Parametric):
         return self._take if type(self.optimizer_) is DescentWithGains else None
 
     def _take(self, first: int, rates: Sequence[float]) -> None:
-        if "_steps" not in vars(self):
-            self._steps = TsneOnDevice(self._blocks, self._repulsion)
+        if "_stepper" not in vars(self):
+            self._stepper = TsneOnDevice(self._blocks, self._repulsion)
         kept, Z = self.optimizer_.state[self._layout], self._layout
         if not kept:
             kept["velocity"], kept["gains"] = torch.zeros_like(Z), torch.ones_like(Z)
         momentum = self.optimizer_.param_groups[0]["momentum"]
         factors = self.early_exaggeration_coeff_, float(self.repulsion_strength)
-        self._steps.advance(Z, kept, rates, momentum, *factors)
+        self._stepper.advance(Z, kept, rates, momentum, *factors)
         self.n_iter_ = first + len(rates)
 
     def _has_gains(self) -> bool:
-        """Whether all about the descent is left to this class, and the loss is its own."""
-        return self._learning_rate() == "auto" and self.optimizer_kwargs == "auto" and self._has_closed_form()
+        """Whether all about the descent is left to this class."""
+        given = (self._learning_rate(), self.optimizer_kwargs)
+        return all(isinstance(one, str) and one == "auto" for one in given)
 
     def _compute_attractive_loss(self) -> Any:
         P, Z = self.affinity_in_, self.embedding_
@@ -194,7 +210,7 @@ class TSNE(EntropicInput, Parametric):
         return torch.log((1 / (1 + s)).mean())
 
     def _buffers(self) -> tuple[str, ...]:
-        return (*super()._buffers(), "_blocks", "_repulsion", "_steps", "_pairs_sum", "_entropy")
+        return (*super()._buffers(), "_blocks", "_repulsion", "_stepper", "_pairs_sum", "_entropy")
 
     def _settle(self, indices: torch.Tensor, weights: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
         """Descend the divergence of each new row alone, among all fitted points."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 import torch
 
-from cartograd.affinity import SymmetricEntropicAffinity, checks
+from cartograd.affinity import SymmetricEntropicAffinity
 from cartograd.affinity.data import plain
 from cartograd.affinity.recorded import squared_distances
 from cartograd.embedding.entropic_input import EntropicInput
+from cartograd.embedding.estimator import estimator
 from cartograd.embedding.forces.edges import EdgeBlocks, tsne_attraction
 from cartograd.embedding.neighbourhood import fitting_perplexity, neighbours_for
 from cartograd.embedding.placement import ordered_sum
@@ -23,7 +24,7 @@ UPDATES = 5
 """Sinkhorn updates at a step, at most; they go on from where those of the step before ended."""
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class TSNEkhorn(EntropicInput):
     r"""t-SNE with doubly stochastic affinities (Van Assel, Vayer, Flamary and Courty, 2023).
 
@@ -86,15 +87,6 @@ class TSNEkhorn(EntropicInput):
     distributed: Any = False
     affinity_in: Any = field(default=None, init=False)
 
-    def _check_affinities(self) -> None:
-        super()._check_affinities()
-        checks.choice(self.symmetric_affinity, "symmetric_affinity", (True, False))
-        checks.choice(self.unrolling, "unrolling", (True, False))
-        checks.number(self.tol_affinity_in, "tol_affinity_in", 0.0, strict=True)
-        checks.count(self.max_iter_affinity_in, "max_iter_affinity_in")
-        checks.number(self.lr_affinity_in, "lr_affinity_in", 0.0, strict=True)
-        checks.choice(self.eps_square_affinity_in, "eps_square_affinity_in", (True, False))
-
     def _rate_of_phase(self, optimizer: type[torch.optim.Optimizer], exaggeration: float) -> float:
         """The usual rate without its floor: of few rows each has a large share of P, and would swing."""
         rate = super()._rate_of_phase(optimizer, exaggeration)
@@ -128,7 +120,7 @@ class TSNEkhorn(EntropicInput):
                 metric="precomputed",
                 verbose=self.verbose,
             )
-            return affinity(C).to(self._precision(source))
+            return affinity(C).to(self._precision())
 
     def _before_step(self, step: int) -> None:
         """Bring the scaling up to date with the layout."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,14 +12,15 @@ import torch
 import torch.nn.functional as F
 from sklearn.utils.validation import check_is_fitted
 
-from cartograd.affinity import UMAPAffinity, checks
+from cartograd.affinity import UMAPAffinity
 from cartograd.affinity.counter import stream
 from cartograd.affinity.fuzzy import memberships, smooth_distances
 from cartograd.embedding import umap_device, umap_placing, umap_rows
 from cartograd.embedding.edge_clock import Acting, Piece, clock
+from cartograd.embedding.estimator import estimator
 from cartograd.embedding.inverse import rows_at
 from cartograd.embedding.kernel_rows import HOOKS, inherited, plain_descent, served
-from cartograd.embedding.labels import intersected, known_labels
+from cartograd.embedding.labels import intersected, known_labels, labels_of_distinct
 from cartograd.embedding.negative import NegativeSamplingNeighborEmbedding
 from cartograd.embedding.neighbourhood import fitting_neighbours
 from cartograd.embedding.parametric import Parametric
@@ -41,9 +42,10 @@ FORCES = (
     "_compute_repulsive_loss _compute_attractive_gradients _compute_repulsive_gradients _allowed _loss_now"
 ).split()
 """Methods that make up the layout: a subclass that writes one anew is laid out by torch."""
+FEW_ROWS = 10_000
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
     r"""Uniform manifold approximation and projection (McInnes, Healy and Melville, 2018).
 
@@ -58,7 +60,7 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
 
     Parameters
     ----------
-    n_neighbors : int, default=30
+    n_neighbors : int, default=15
         Neighbours of each row, itself included.
     min_dist : float, default=0.1
         How close points may lie in the map.
@@ -76,8 +78,8 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
         How much labels count in a supervised fit, from 0 to 1.
     lr : float or "auto", default=1.0
         The learning rate, which falls to 0 over the steps.
-    max_iter : int, default=1000
-        Steps.
+    max_iter : int or "auto", default="auto"
+        Steps; "auto" for 500 up to 10,000 rows and 200 beyond, as in umap-learn.
     max_iter_affinity : int, default=100
         Has no effect: the widths of the neighbourhoods are found to full precision.
     optimizer_kwargs : dict, default=None
@@ -101,7 +103,7 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
     (60, 2)
     """
 
-    n_neighbors: int = 30
+    n_neighbors: int = 15
     _: KW_ONLY
     min_dist: float = 0.1
     spread: float = 1.0
@@ -112,7 +114,7 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
     set_op_mix_ratio: float = 1.0
     target_weight: float = 0.5
     lr: Any = 1.0
-    max_iter: int = 1000
+    max_iter: int | str = "auto"
     max_iter_affinity: int = 100
     optimizer_kwargs: Any = None
     scheduler: Any = "LinearLR"
@@ -120,21 +122,15 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
     affinity_in: Any = field(default=None, init=False)
 
     def _check_affinities(self) -> None:
-        checks.count(self.n_neighbors, "n_neighbors", 2)
-        checks.number(self.spread, "spread", 0.0, strict=True)
-        if checks.number(self.min_dist, "min_dist", 0.0) > self.spread:
+        if self.min_dist > self.spread:
             raise OptionError(f"min_dist must be at most spread={self.spread}, got {self.min_dist}")
-        for name in ("a", "b"):
-            if getattr(self, name) is not None:
-                checks.number(getattr(self, name), name, 0.0, strict=True)
         if (self.a is None) != (self.b is None):
             raise OptionError("a and b are one curve: give both or neither")
-        checks.count(self.negative_sample_rate, "negative_sample_rate", 0)
         if self.n_negatives is not None and self.negative_sample_rate != 5:
             raise OptionError("n_negatives is another name of negative_sample_rate: give one of them, not both")
-        checks.number(self.target_weight, "target_weight", 0.0, high=1.0)
-        checks.number(self.local_connectivity, "local_connectivity", 0.0)
-        checks.number(self.set_op_mix_ratio, "set_op_mix_ratio", 0.0, high=1.0)
+
+    def _usual_steps(self, n: int) -> int:
+        return 500 if n <= FEW_ROWS else 200
 
     def _check_data(self, given: Given, y: Any) -> None:
         super()._check_data(given, y)
@@ -145,9 +141,6 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
 
     def _searched(self, n: int) -> int:
         return min(self.n_neighbors, n) - 1
-
-    def _merges(self) -> bool:
-        return super()._merges() and self._labels is None  # equal rows may have different labels
 
     def _affinity(self, source: Source, y: Any) -> Graph:
         k = fitting_neighbours(self.n_neighbors, source.n, with_self=True)
@@ -163,15 +156,22 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
                 affinity = UMAPAffinity(k, self.local_connectivity, mix)
                 graph = affinity(None, knn=(near.indices, near.distances))
             if self._labels is not None:
-                graph = intersected(graph, self._labels, self.target_weight)
+                graph = intersected(graph, self._labels_of(source), self.target_weight)
             self.a_, self.b_ = (self.a, self.b) if self.a and self.b else fit_curve(self.min_dist, self.spread)
             return graph
+
+    def _labels_of(self, source: Source) -> torch.Tensor:
+        """Return the label of each different row, (n,) int64."""
+        assert self._labels is not None
+        if source.distinct is None:
+            return self._labels
+        return labels_of_distinct(self._labels, source.distinct.inverse, source.n)
 
     def _served(self, source: Source) -> bool:
         """Whether the kernel for the CPU can lay out these rows: the forces are those it knows."""
         usual = self._has_closed_form() and inherited(type(self), UMAP, FORCES)
         changed = self.discard_NNs or self.compile or self.encoder is not None
-        shape = source.n, self.n_components, self._precision(source), source.rows.device
+        shape = source.n, self.n_components, self._precision(), source.rows.device
         size = served(*shape) or (umap_device.served(*shape) and self._bounds is None)
         return size and usual and not changed
 
@@ -179,18 +179,18 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
     def _rows(self) -> UmapRows | UmapOnDevice | None:
         """The edges as the kernel takes them; None where torch makes the map."""
         if self._by_kernel and self.affinity_in_.device.type == "cuda":
-            return UmapOnDevice(self.affinity_in_, self.max_iter)
+            return UmapOnDevice(self.affinity_in_, self._steps)
         if not (self._by_kernel and cpu.usable()):
             return None
-        return UmapRows(self.affinity_in_, self.max_iter, own_edges(self, self.affinity_in_))
+        return UmapRows(self.affinity_in_, self._steps, own_edges(self, self.affinity_in_))
 
     @cached_property
     def _pieces(self) -> list[Piece]:
         """The edges as torch takes them."""
         part = own_edges(self, self.affinity_in_)
         if part is None:
-            return clock(self.affinity_in_, self.max_iter)
-        pieces = clock(self.affinity_in_, self.max_iter, part.largest)
+            return clock(self.affinity_in_, self._steps)
+        pieces = clock(self.affinity_in_, self._steps, part.largest)
         before = part.edges_before(sum(len(piece.rows) for piece in pieces))
         return [replace(piece, first=piece.first + before) for piece in pieces]
 
@@ -322,12 +322,13 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
         if self.decoder is not None:
             return super().inverse_transform(Z)
         check_is_fitted(self)
+        model = self._as_fitted()
         places = intake(Z, "Z", self._placement.places.device)
-        if places.rows.width != self.n_components:
-            raise InputError(f"Z has {places.rows.width} columns, but the map has {self.n_components} dimensions")
+        if places.rows.width != model.n_components:
+            raise InputError(f"Z has {places.rows.width} columns, but the map has {model.n_components} dimensions")
         validate.scan(places.rows, "Z", 1 << 16)
-        with all_cores(places.rows.device):
-            return places.answer(rows_at(self._placement, places.rows.block(0, places.rows.count), self.n_neighbors))
+        with model._working(), all_cores(places.rows.device):
+            return places.answer(rows_at(self._placement, places.rows.block(0, places.rows.count), model.n_neighbors))
 
     def _kept_besides(self) -> dict[str, Any]:
         return {"a": self.a_, "b": self.b_}

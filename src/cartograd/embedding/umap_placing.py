@@ -8,7 +8,7 @@ import numpy
 import torch
 
 from cartograd.affinity.counter import stream
-from cartograd.embedding.kernel_rows import served
+from cartograd.embedding.kernel_rows import in_words, served
 from cartograd.embedding.placement import Placement
 from cartograd.kernels import cpu
 from cartograd.neighbors.workers import spread
@@ -57,12 +57,12 @@ def settled(
     keys: torch.Tensor,
     descent: Descent,
 ) -> torch.Tensor:
-    """Places of new rows, (m, 2).
+    """Return the coordinates of new rows, (m, c).
 
     Parameters
     ----------
     Z : torch.Tensor
-        (m, 2) where they start; overwritten.
+        (m, c) where they start; may be overwritten.
     fitted : Placement
         The map.
     indices, weights : torch.Tensor
@@ -75,7 +75,8 @@ def settled(
         The forces and steps.
     """
     kernel = cpu.load(MODULE).settle
-    arrays = [part.contiguous().numpy() for part in (Z, fitted.places, indices, weights, shares, keys[:, 0])]
+    c, points = Z.shape[1], (in_words(Z), in_words(fitted.places))
+    arrays = [part.contiguous().numpy() for part in (*points, indices, weights, shares, keys[:, 0])]
     streams = [stream(fitted.seed, "placement", step) & ((1 << 64) - 1) for step in range(len(descent.rates))]
     steps = numpy.array(streams, dtype=numpy.uint64), numpy.array(descent.rates, dtype=numpy.float32)
 
@@ -85,4 +86,4 @@ def settled(
 
     for _ in spread(move, range(0, len(Z), RANGE)):
         pass
-    return torch.from_numpy(arrays[0])
+    return torch.from_numpy(arrays[0])[:, :c].contiguous()

@@ -11,7 +11,7 @@ import torch
 
 from cartograd.affinity.counter import later, stream
 from cartograd.embedding.edge_clock import GRID, shares
-from cartograd.embedding.kernel_rows import each_range
+from cartograd.embedding.kernel_rows import each_range, in_words
 from cartograd.embedding.sharing import OwnEdges
 from cartograd.kernels import cpu
 from cartograd.neighbors import Graph
@@ -72,10 +72,11 @@ class UmapRows:
         )
 
     def gradient(self, Z: torch.Tensor, step: int, forces: Forces) -> torch.Tensor:
-        """The gradient at the points Z (n, 2), of both terms."""
-        out = torch.empty_like(Z)
-        self._move(Z, out, step, forces)
-        return out
+        """Return the gradient of both terms at the points Z, (n, c)."""
+        points = in_words(Z)
+        out = torch.empty_like(points)
+        self._move(points, out, step, forces)
+        return out[:, : Z.shape[1]].contiguous()
 
     def advance(
         self, Z: torch.Tensor, first: int, rates: Sequence[float], forces: Forces, reached: Callable[..., None]
@@ -85,17 +86,18 @@ class UmapRows:
         After each step `reached` is called with the number of steps taken and where the points then are: in Z or
         in another tensor, which the next step but one will overwrite.
         """
-        old, new = Z, torch.empty_like(Z)
+        old, c = in_words(Z), Z.shape[1]
+        new = torch.empty_like(old)
         for step, rate in enumerate(rates, first):
             self._move(old, new, step, forces, rate)
             old, new = new, old
-            reached(step + 1, old)
+            reached(step + 1, old[:, :c])
         if old is not Z:
-            reached(first + len(rates), Z.copy_(old))
+            reached(first + len(rates), Z.copy_(old[:, :c]))
 
     def losses(self, Z: torch.Tensor, step: int, forces: Forces) -> tuple[float, float]:
         """The losses of attraction and repulsion, without their factors."""
-        kernel, places, key = cpu.load(MODULE).losses, Z.numpy(), self._key(forces, step)
+        kernel, places, key = cpu.load(MODULE).losses, in_words(Z).numpy(), self._key(forces, step)
         a, b = numpy.float32(forces.a), numpy.float32(forces.b)
         parts = each_range(
             lambda start, stop: kernel(*self.edges, places, start, stop, step, key, forces.rate, a, b),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
-import numpy
-
-from cartograd.errors import InputError, OptionError, UnsupportedError
+from cartograd.errors import InputError, OptionError
 from cartograd.neighbors.intake import Given
 from cartograd.neighbors.validate import check_count
 
@@ -18,16 +15,6 @@ def check_same_rows(X: Given, Z: Given) -> None:
         raise InputError(
             f"X has {X.rows.count} rows and Z has {Z.rows.count}: row i of Z must be the place of row i of X on the map"
         )
-
-
-def whole_number(value: Any, name: str, least: int) -> int:
-    """`value` as an int that is at least `least`."""
-    if isinstance(value, (bool, numpy.bool_)) or not hasattr(value, "__index__"):
-        raise UnsupportedError(f"{name} must be a whole number, got {value!r} of type {type(value).__name__}")
-    number = operator.index(value)
-    if number < least:
-        raise OptionError(f"{name} must be at least {least}, got {number}")
-    return number
 
 
 def rank_count(k: Any, n_neighbors: Any, count: int) -> int:

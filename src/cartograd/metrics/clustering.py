@@ -8,8 +8,8 @@ from typing import Any
 import numpy
 import torch
 
+from cartograd.core.checks import count as whole_number
 from cartograd.errors import InputError, OptionError
-from cartograd.metrics.checks import whole_number
 from cartograd.metrics.kmeans import kmeans
 from cartograd.metrics.labels import encoded, known_rows, read_labels
 from cartograd.metrics.space import read

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from cartograd.core.checks import count as whole_number
 from cartograd.errors import InputError, OptionError
-from cartograd.metrics.checks import check_same_rows, whole_number
+from cartograd.metrics.checks import check_same_rows
 from cartograd.metrics.sampling import pairs
 from cartograd.metrics.space import Exact, MetricName, read, space_of
 from cartograd.metrics.sums import mean, total

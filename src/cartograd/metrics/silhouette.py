@@ -18,8 +18,8 @@ from typing import Any
 import numpy
 import torch
 
+from cartograd.core.checks import count as whole_number
 from cartograd.errors import InputError, OptionError
-from cartograd.metrics.checks import whole_number
 from cartograd.metrics.labels import encoded, read_labels
 from cartograd.metrics.space import Exact, MetricName, picked, read, source_of
 from cartograd.metrics.sums import row_totals, total

@@ -9,9 +9,10 @@ from typing import Any
 import numpy
 import torch
 
+from cartograd.core.checks import show
 from cartograd.engine import no_grad
 from cartograd.errors import OptionError, UnsupportedError
-from cartograd.neighbors import fused, precomputed, validate
+from cartograd.neighbors import fused, narrowed, precomputed, validate
 from cartograd.neighbors.calibrate import solve_by_cells
 from cartograd.neighbors.default_device import device_or_default
 from cartograd.neighbors.distances import KNOWN, METRICS, PRODUCT_METRICS
@@ -40,7 +41,7 @@ def search(
     k: int,
     *,
     metric: str | Callable[[Any, Any], Any] = "euclidean",
-    backend: str | FaissConfig = "auto",
+    backend: str | FaissConfig | None = "auto",
     queries: Any = None,
     exclude_self: bool | None = None,
     device: torch.device | str | None = None,
@@ -98,7 +99,7 @@ def search(
     """
     validate.check_metric(metric, KNOWN)
     config = backend if isinstance(backend, FaissConfig) else FaissConfig()
-    name = "faiss" if isinstance(backend, FaissConfig) else backend
+    name = "faiss" if isinstance(backend, FaissConfig) else "auto" if backend is None else backend
     validate.check_backend(name)
     validate.check_share(recall)
     seed = seed_of(random_state)
@@ -162,10 +163,16 @@ def _read_off(given: Given, asked: Given | None, k: int, without_self: bool) -> 
 
 
 def _solve(problem: Problem, backend: str, config: FaissConfig) -> Found:
-    if backend == "auto":
-        return _choose(problem)(problem)
-    if backend == "exact":
-        return solve_exactly(problem)
+    chosen = _choose(problem) if backend == "auto" else solve_exactly if backend == "exact" else None
+    if chosen is not None or backend == "cells":
+        rounded = None if problem.sparse is not None else narrowed.narrow(problem)
+        if rounded is not None:
+            candidates = (chosen or solve_by_cells)(rounded[0])[0]
+            found = narrowed.widen(problem, rounded[1], candidates, exact=chosen is solve_exactly)
+            if found is not None:
+                return found
+    if chosen is not None:
+        return chosen(problem)
     served = NNDESCENT_METRICS if backend == "nndescent" else PRODUCT_METRICS
     named = problem.metric.name if problem.metric in METRICS.values() else problem.metric.tile
     validate.check_served(backend, named, served)
@@ -201,6 +208,18 @@ def _choose(problem: Problem) -> Callable[[Problem], Found]:
     return solve_with_recall
 
 
+def check_seed(random_state: Any, name: str = "random_state") -> None:
+    """Refuse what is no seed; draw nothing from a generator."""
+    if random_state is None or isinstance(random_state, (numpy.random.RandomState, numpy.random.Generator)):
+        return
+    if isinstance(random_state, (bool, numpy.bool_)) or not isinstance(random_state, (int, numpy.integer)):
+        raise UnsupportedError(
+            f"{name} must be a whole number, a RandomState, a Generator or None, got {show(random_state)}"
+        )
+    if random_state < 0:
+        raise OptionError(f"{name} must not be negative, got {show(int(random_state))}")
+
+
 def seed_of(random_state: Any) -> int:
     """A seed between 0 and 2^31 - 1; a fixed one for None."""
     if random_state is None:
@@ -209,10 +228,5 @@ def seed_of(random_state: Any) -> int:
         return int(random_state.randint(2**31 - 1))
     if isinstance(random_state, numpy.random.Generator):
         return int(random_state.integers(2**31 - 1))
-    if isinstance(random_state, (int, numpy.integer)) and not isinstance(random_state, bool):
-        if random_state < 0:
-            raise OptionError(f"random_state must not be negative, got {random_state}")
-        return int(random_state) % (2**31)
-    raise UnsupportedError(
-        f"random_state must be a whole number, a RandomState, a Generator or None, got {type(random_state).__name__}"
-    )
+    check_seed(random_state)
+    return int(random_state) % (2**31)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy
 import torch
 
+from cartograd.core.checks import count, number, shorten, show
 from cartograd.errors import InputError, OptionError, UnsupportedError
 from cartograd.neighbors.rows import Rows
 
@@ -17,14 +17,7 @@ BACKENDS = ("auto", "exact", "cells", "faiss", "nndescent")
 
 def check_count(k: Any, available: int, without_self: bool) -> int:
     """`k` as an int between 1 and the number of neighbours a row can have."""
-    if isinstance(k, (bool, numpy.bool_)) or not hasattr(k, "__index__"):
-        raise UnsupportedError(f"k must be a whole number, got {k!r} of type {type(k).__name__}; write k=15, say")
-    try:
-        wanted = operator.index(k)
-    except TypeError:
-        raise UnsupportedError(f"k must be a whole number, got {k!r}; write k=15, say") from None
-    if wanted < 1:
-        raise OptionError(f"k must be at least 1, got k={wanted}")
+    wanted = count(k, "k")
     largest = available - 1 if without_self else available
     if wanted > largest:
         reason = " (a row is not its own neighbour)" if without_self else ""
@@ -33,27 +26,28 @@ def check_count(k: Any, available: int, without_self: bool) -> int:
     return wanted
 
 
-def check_metric(metric: Any, known: Iterable[str]) -> None:
+def check_metric(metric: Any, known: Iterable[str], name: str = "metric") -> None:
     """Refuse a metric that is neither known by name nor callable."""
     if isinstance(metric, str):
         names = sorted(known)
         if metric not in names:
-            raise OptionError(f"unknown metric {metric!r}: known are {', '.join(names)}, or a function of two Tensors")
+            known_names = ", ".join(names)
+            raise OptionError(f"unknown {name} {show(metric)}: known are {known_names}, or a function of two Tensors")
     elif not callable(metric):
         raise UnsupportedError(
-            f"metric must be a name or a function of two Tensors, got {metric!r} of type {type(metric).__name__}"
+            f"{name} must be a name or a function of two Tensors, got {show(metric)} of type {type(metric).__name__}"
         )
 
 
-def check_backend(backend: Any) -> None:
+def check_backend(backend: Any, name: str = "backend") -> None:
     """Refuse a backend that is not known by name."""
     if not isinstance(backend, str):
         raise UnsupportedError(
-            f"backend must be a name or a FaissConfig, got {backend!r} of type {type(backend).__name__};"
+            f"{name} must be a name or a FaissConfig, got {show(backend)} of type {type(backend).__name__};"
             f" known names are {', '.join(BACKENDS)}"
         )
     if backend not in BACKENDS:
-        raise OptionError(f"unknown backend {backend!r}: known are {', '.join(BACKENDS)}")
+        raise OptionError(f"unknown {name} {show(backend)}: known are {', '.join(BACKENDS)}")
 
 
 def check_served(backend: str, metric: Any, served: Iterable[str]) -> None:
@@ -110,16 +104,18 @@ def check_tensor_numbers(data: torch.Tensor, name: str) -> None:
         raise UnsupportedError(f"{name} is on the meta device and holds no values")
 
 
-def check_device(device: Any) -> torch.device:
-    """`device` as torch's, refused where there is none of this name or it cannot be used here."""
+def check_device(device: Any, name: str = "device") -> torch.device:
+    """Return `device` as torch's; refuse one that does not exist or cannot be used here."""
+    if type(device) is not int and not isinstance(device, (str, torch.device)):
+        raise OptionError(f"{name} must be the name of a device, got {show(device)}; use 'auto' or 'cpu'")
     try:
         chosen = torch.device(device)
         torch.empty(0, device=chosen)
-    except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).partition("\n")[0]
-        raise OptionError(f"device {device!r} cannot be used here ({reason}); use 'auto' or 'cpu'") from None
+    except (RuntimeError, TypeError, AssertionError, NotImplementedError, ValueError) as error:
+        reason = shorten(str(error).partition("\n")[0])
+        raise OptionError(f"{name} {show(device)} cannot be used here ({reason}); use 'auto' or 'cpu'") from None
     if chosen.type == "meta":
-        raise OptionError("device 'meta' holds no values; use 'auto' or 'cpu'")
+        raise OptionError(f"{name} 'meta' holds no values; use 'auto' or 'cpu'")
     return chosen
 
 
@@ -204,8 +200,7 @@ def check_distances(block: torch.Tensor) -> None:
 
 def check_share(recall: Any) -> None:
     """Refuse a recall that is no share."""
-    if not isinstance(recall, (int, float)) or not 0 < recall <= 1:
-        raise OptionError(f"recall must be above 0 and at most 1, got {recall!r}")
+    number(recall, "recall", 0.0, strict=True, high=1.0)
 
 
 def check_queries(data: Rows, queries: Rows | None, precomputed: bool, without_self: bool) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
@@ -20,16 +21,22 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_pool: contextvars.ContextVar[ThreadPoolExecutor | None] = contextvars.ContextVar("cartograd_neighbors", default=None)
+_pool: contextvars.ContextVar[ThreadPoolExecutor | None] = contextvars.ContextVar("cartograd_pool", default=None)
+_limit: contextvars.ContextVar[int | None] = contextvars.ContextVar("cartograd_threads", default=None)
 _lock = threading.Lock()
 _searches = 0
 _threads = 1
+_forked = False
+"""Whether this process is the child of a fork: torch's own threads are then those of the parent, and never answer."""
+_limits_libraries = False
+"""Whether the other libraries' threads are still to be limited in the child of a fork."""
 
 
 @contextlib.contextmanager
 def all_cores(device: torch.device) -> Iterator[None]:
     """Let `spread` use as many threads as torch was told to use; nothing on a GPU."""
     global _searches, _threads
+    _limit_libraries()
     if device.type != "cpu" or _pool.get() is not None:
         yield
         return
@@ -38,7 +45,8 @@ def all_cores(device: torch.device) -> Iterator[None]:
             _threads = torch.get_num_threads()
         _searches += 1
         threads = _threads
-    pool = ThreadPoolExecutor(threads, "cartograd-neighbors", initializer=torch.set_num_threads, initargs=(1,))
+    size = _limit.get() or threads
+    pool = ThreadPoolExecutor(size, "cartograd-neighbors", initializer=torch.set_num_threads, initargs=(1,))
     token = _pool.set(pool)
     torch.set_num_threads(1)
     try:
@@ -51,10 +59,27 @@ def all_cores(device: torch.device) -> Iterator[None]:
             torch.set_num_threads(threads)
 
 
+@contextlib.contextmanager
+def limit_threads(n_jobs: int | None) -> Iterator[None]:
+    """Use so many threads on a CPU: None for as many as torch uses, -1 for all cores, -2 for all but one."""
+    _limit_libraries()
+    if n_jobs is None or _pool.get() is not None:
+        yield
+        return
+    wanted = n_jobs if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + n_jobs)
+    before, token = torch.get_num_threads(), _limit.set(wanted)
+    torch.set_num_threads(1 if _forked else wanted)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+        torch.set_num_threads(before)
+
+
 def thread_count() -> int:
-    """How many threads `spread` uses inside `all_cores`."""
+    """Return how many threads `spread` uses inside `all_cores`."""
     with _lock:
-        return _threads if _searches else torch.get_num_threads()
+        return _limit.get() or (_threads if _searches else torch.get_num_threads())
 
 
 def spread(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterable[Result]:
@@ -63,3 +88,28 @@ def spread(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterabl
     if pool is None or (isinstance(items, Sized) and len(items) == 1):  # another thread would only be waited for
         return map(function, items)
     return pool.map(function, items)
+
+
+def _start_alone() -> None:
+    """Compute on one thread in the child of a fork, where the threads of the parent do not exist.
+
+    torch's OpenMP runtime remembers its threads, and a loop that is divided among them would wait forever.
+    """
+    global _lock, _searches, _threads, _forked, _limits_libraries
+    _lock, _searches, _threads, _forked, _limits_libraries = threading.Lock(), 0, 1, True, True
+    _pool.set(None)
+    torch.set_num_threads(1)
+
+
+def _limit_libraries() -> None:
+    """Limit faiss, scikit-learn and scipy to one thread, once in the child of a fork: they would wait forever, too."""
+    global _limits_libraries
+    if _limits_libraries:
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(1)
+        _limits_libraries = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_alone)

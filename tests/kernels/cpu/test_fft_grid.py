@@ -148,7 +148,7 @@ def test_what_came_before_does_not_matter():
 
 def test_small_maps_and_other_types_stay_with_torch():
     assert not fft.by_kernels(torch.zeros(3000, 2))
-    assert not fft.by_kernels(torch.zeros(5000, 3))
+    assert not fft.by_kernels(torch.zeros(5000, 4))
     assert not fft.by_kernels(torch.zeros(5000, 2, dtype=torch.float64))
     code = """
 import sys, torch, cartograd

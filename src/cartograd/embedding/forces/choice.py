@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-EXACT_ROWS = {1: 1_000, 2: 4_000, 3: 10_000}
+EXACT_ROWS = {1: 1_000, 2: 4_000, 3: 20_000}
 """Up to so many points, all pairs take no longer than the transforms of a grid, for a map of so many dimensions."""
 
 

@@ -1,11 +1,11 @@
-"""t-SNE's attraction by compiled kernels: large graphs, maps in the plane, float32, on a CPU."""
+"""t-SNE's attraction by compiled kernels: large graphs, maps of up to three dimensions, float32, on a CPU."""
 
 from __future__ import annotations
 
 import numpy
 import torch
 
-from cartograd.embedding.kernel_rows import each_range
+from cartograd.embedding.kernel_rows import each_range, in_words
 from cartograd.kernels import cpu
 from cartograd.neighbors import Graph
 
@@ -30,20 +30,16 @@ class CompiledEdges:
         self._weights = graph.weights.to(torch.float32).numpy()
 
     def attraction(self, Z: torch.Tensor) -> torch.Tensor:
-        r"""The gradient of :math:`\sum P_{ij} \log(1 + s_{ij})`, (n, 2), for Z (n, 2) float32."""
-        gradient = torch.empty_like(Z)
-        kernel, rows, out = cpu.load(MODULE).pull, _as_words(Z), gradient.numpy()
+        r"""The gradient of :math:`\sum P_{ij} \log(1 + s_{ij})`, (n, c), for Z (n, c) float32."""
+        points = in_words(Z).contiguous()
+        gradient = torch.empty_like(points)
+        kernel, rows, out = cpu.load(MODULE).pull, points.numpy().view(numpy.uint64), gradient.numpy()
         each_range(lambda *part: kernel(self._indptr, self._columns, self._weights, rows, out, *part), self.n)
-        return gradient
+        return gradient[:, : Z.shape[1]].contiguous()
 
     def loss(self, Z: torch.Tensor) -> torch.Tensor:
-        r""":math:`\sum P_{ij} \log(1 + s_{ij})`, a float64 scalar, for Z (n, 2) float32."""
+        r""":math:`\sum P_{ij} \log(1 + s_{ij})`, a float64 scalar, for Z (n, c) float32."""
         sums = torch.empty(self.n, dtype=torch.float64)
-        kernel, rows, out = cpu.load(MODULE).loss, _as_words(Z), sums.numpy()
+        kernel, rows, out = cpu.load(MODULE).loss, in_words(Z).contiguous().numpy().view(numpy.uint64), sums.numpy()
         each_range(lambda *part: kernel(self._indptr, self._columns, self._weights, rows, out, *part), self.n)
         return sums.sum()
-
-
-def _as_words(Z: torch.Tensor) -> numpy.ndarray[tuple[int], numpy.dtype[numpy.uint64]]:
-    """Each row of two float32 as one number of 64 bits."""
-    return Z.contiguous().numpy().view(numpy.uint64).reshape(-1)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import torch
 
 from cartograd.distributed import Part
+from cartograd.embedding.forces import compiled_pairs
 from cartograd.embedding.forces.tiles import Pairs, Tile
-from cartograd.kernels import gpu
+from cartograd.embedding.kernel_rows import served
+from cartograd.kernels import cpu, gpu
 
 
 def _by_kernel(queries: torch.Tensor, points: torch.Tensor) -> bool:
@@ -49,6 +51,9 @@ def student_sums(
     if _by_kernel(queries, points) and not (own and len(queries) < len(points)):
         found: tuple[torch.Tensor, torch.Tensor] = gpu.load("repulsion").student_sums(queries, points, own)
         return found
+    if served(len(points), points.shape[1], points.dtype, points.device) and queries.dtype == points.dtype:
+        if cpu.usable():
+            return compiled_pairs.student_sums(queries, points, own)
     sums, pulls = queries.new_empty(len(queries)), torch.empty_like(queries)
 
     def piece(tile: Tile) -> None:

@@ -88,7 +88,7 @@ def _grid(low: torch.Tensor, extents: list[float], n: int, rule: Rule = PLAIN) -
 
 
 def by_kernels(Z: torch.Tensor) -> bool:
-    """Whether the repulsion of a map is computed by compiled kernels."""
+    """Return whether the forces of a map are computed by compiled kernels."""
     return served(len(Z), Z.shape[1], Z.dtype, Z.device) and cpu.usable()
 
 
@@ -119,7 +119,7 @@ class FFTRepulsion:
         if not all(map(math.isfinite, extents)):
             own = Z if self.part is None else Z[self.part.own]
             return own.new_full((len(own),), torch.nan, dtype=torch.float64), torch.full_like(own, torch.nan)
-        rule = COMPILED if by_kernels(Z) else PLAIN
+        rule = COMPILED if by_kernels(Z) and Z.shape[1] == 2 else PLAIN
         grid = _grid(low, extents, len(Z), rule)
         if grid is None:
             self._tell(Z)

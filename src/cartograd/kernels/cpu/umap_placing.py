@@ -24,6 +24,59 @@ def clipped(value):  # type: ignore[no-untyped-def]
     return min(max(value, f4(-CLIP)), f4(CLIP))
 
 
+@numba.njit(**INLINED)
+def squared(place, others, j, dims):  # type: ignore[no-untyped-def]
+    """Return the squared distance of a point to the j-th of some others."""
+    s = f4(0)
+    for d in range(dims):
+        s += (place[d] - others[j, d]) * (place[d] - others[j, d])
+    return s
+
+
+@numba.njit(**INLINED)
+def settle_by(Z, places, indices, weights, shares, own, keys, rates, count, start, stop, a, b, strength, dims):  # type: ignore[no-untyped-def]
+    """Do what `settle` does, for places of `dims` columns."""
+    k, most = indices.shape[1], max(indices.shape[1], count)
+    near, other = numpy.empty((k, dims), f4), numpy.empty((most, dims), f4)
+    pulls, place = numpy.empty((dims, most), f4), numpy.empty(dims, f4)
+    pull, push = numpy.empty(dims, f4), numpy.empty(dims, f4)
+    n, up, down = u8(len(places)), f4(2) * a * b, f4(2) * b * strength
+    for i in range(start, stop):
+        for j in range(k):
+            for d in range(dims):
+                near[j, d] = places[indices[i, j], d]
+        for d in range(dims):
+            place[d] = Z[i, d]
+        for step in range(len(keys)):
+            for j in range(k):
+                s = max(squared(place, near, j, dims), f4(TINY))
+                p = power(s, b)
+                slope = up * p / (s * (f4(1) + a * p))
+                for d in range(dims):
+                    pulls[d, j] = weights[i, j] * clipped(slope * (place[d] - near[j, d]))
+            for d in range(dims):
+                pull[d] = push[d] = f4(0)
+            for j in range(k):
+                for d in range(dims):
+                    pull[d] += pulls[d, j]
+            for j in range(count):
+                drawn = i8(((hashed(keys[step], own[i] + j) >> u8(1)) & u8((1 << 62) - 1)) % n)
+                for d in range(dims):
+                    other[j, d] = places[drawn, d]
+            for j in range(count):
+                s = squared(place, other, j, dims)
+                slope = down / ((f4(SOFTENING) + s) * (f4(1) + a * power(s, b)))
+                for d in range(dims):
+                    pulls[d, j] = clipped(slope * (place[d] - other[j, d]))
+            for j in range(count):
+                for d in range(dims):
+                    push[d] += pulls[d, j]
+            for d in range(dims):
+                place[d] -= rates[step] * (pull[d] - shares[i] * push[d])
+        for d in range(dims):
+            Z[i, d] = place[d]
+
+
 @numba.njit(
     "void(f4[:,::1],f4[:,::1],i8[:,::1],f4[:,::1],f4[::1],i8[::1],u8[::1],f4[::1],i8,i8,i8,f4,f4,f4)",
     **KERNEL,
@@ -31,40 +84,10 @@ def clipped(value):  # type: ignore[no-untyped-def]
 def settle(Z, places, indices, weights, shares, own, keys, rates, count, start, stop, a, b, strength):  # type: ignore[no-untyped-def]
     """Move the points of Z from `start` to `stop`, one step for each of `keys` and `rates`.
 
-    A step is z - rate (sum over neighbours of weight times attraction + share times the sum over `count` draws of the
+    A step is z - rate (sum over neighbors of weight times attraction + share times the sum over `count` draws of the
     repulsion), each pair's force clipped.
     """
-    k, most = indices.shape[1], max(indices.shape[1], count)
-    near, other = numpy.empty((k, 2), f4), numpy.empty((most, 2), f4)
-    pulls = numpy.empty((2, most), f4)
-    n, up, down = u8(len(places)), f4(2) * a * b, f4(2) * b * strength
-    for i in range(start, stop):
-        for j in range(k):
-            near[j, 0], near[j, 1] = places[indices[i, j], 0], places[indices[i, j], 1]
-        x, y = Z[i, 0], Z[i, 1]
-        for step in range(len(keys)):
-            for j in range(k):
-                dx, dy = x - near[j, 0], y - near[j, 1]
-                s = max(dx * dx + dy * dy, f4(TINY))
-                p = power(s, b)
-                slope = up * p / (s * (f4(1) + a * p))
-                pulls[0, j], pulls[1, j] = weights[i, j] * clipped(slope * dx), weights[i, j] * clipped(slope * dy)
-            gx, gy = f4(0), f4(0)
-            for j in range(k):
-                gx += pulls[0, j]
-                gy += pulls[1, j]
-            for j in range(count):
-                drawn = i8(((hashed(keys[step], own[i] + j) >> u8(1)) & u8((1 << 62) - 1)) % n)
-                other[j, 0], other[j, 1] = places[drawn, 0], places[drawn, 1]
-            for j in range(count):
-                dx, dy = x - other[j, 0], y - other[j, 1]
-                s = dx * dx + dy * dy
-                slope = down / ((f4(SOFTENING) + s) * (f4(1) + a * power(s, b)))
-                pulls[0, j], pulls[1, j] = clipped(slope * dx), clipped(slope * dy)
-            px, py = f4(0), f4(0)
-            for j in range(count):
-                px += pulls[0, j]
-                py += pulls[1, j]
-            x -= rates[step] * (gx - shares[i] * px)
-            y -= rates[step] * (gy - shares[i] * py)
-        Z[i, 0], Z[i, 1] = x, y
+    if Z.shape[1] == 2:
+        settle_by(Z, places, indices, weights, shares, own, keys, rates, count, start, stop, a, b, strength, 2)
+    else:
+        settle_by(Z, places, indices, weights, shares, own, keys, rates, count, start, stop, a, b, strength, 4)
