@@ -119,7 +119,7 @@ def test_an_infinite_value(run, here):
 
 
 def test_a_layout_that_diverges(run, table):
-    said = message(run("map", table, "--lr", "1e308", "--max-iter", "20", status=1))
+    said = message(run("map", table, "--lr", "1e30", "--max-iter", "20", status=1))
     assert said.startswith("Error: ")
     assert "smaller lr" in said
 

@@ -8,12 +8,13 @@ import logging
 import math
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
+from cartograd.cli.progress import Activity, ticking
 from cartograd.cli.wording import one_line, printable
 
 SHOWN_WARNINGS = (UserWarning, RuntimeWarning)
@@ -41,6 +42,7 @@ class Console:
     json: bool = False
     debug: bool = False
     notes: list[str] = field(default_factory=list)
+    activity: Activity = field(default_factory=Activity)
 
     @property
     def progress(self) -> bool:
@@ -52,10 +54,19 @@ class Console:
         if not (self.quiet or self.json):
             click.echo("\n".join(map(printable, lines)))
 
-    def step(self, text: str) -> None:
-        """Say what is being done now, to a person who waits."""
+    def step(self, text: str, detail: Callable[[], str] | None = None) -> None:
+        """Say what is being done now: on a terminal at once, in a log every half minute with how far it has come."""
+        self.activity = Activity(text, detail)
         if self.progress:
             click.echo(f"{printable(text)} ...", err=True)
+
+    def idle(self) -> None:
+        """Say nothing more in a log: what was to be done is done."""
+        self.activity = Activity()
+
+    def _tick(self) -> None:
+        if self.activity.text and not self.quiet:
+            click.echo(printable(self.activity.line()), err=True)
 
     def note(self, text: str) -> None:
         """Say something the user should know; it is in the JSON object, too."""
@@ -87,7 +98,8 @@ class Console:
                 for kind in SHOWN_WARNINGS:
                     warnings.simplefilter("default", kind)
                 warnings.showwarning = self._warned  # type: ignore[assignment]
-                yield
+                with contextlib.nullcontext() if self.quiet or self.progress else ticking(self._tick):
+                    yield
         finally:
             log.removeHandler(handler)
             log.setLevel(before)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cartograd.cli.alike import remember
 from cartograd.cli.command import command
 from cartograd.cli.console import Console
 from cartograd.cli.failures import FAILED, INTERRUPTED
@@ -25,7 +26,8 @@ from cartograd.cli.processes import (
     status_of,
     was_restarted,
 )
-from cartograd.cli.reading import read_input
+from cartograd.cli.progress import steps_taken
+from cartograd.cli.reading import read_input, rows_of
 from cartograd.cli.scoring import score_lines, scores_of
 from cartograd.cli.timing import Clock, threads
 from cartograd.cli.wording import counted, help_text, program, table_lines
@@ -35,6 +37,8 @@ from cartograd.errors import CartogradError
 if TYPE_CHECKING:
     from cartograd.io import Table
 
+NOT_SHOWN = ("input", "learned", "seconds", "method")
+"""Entries of a model's report that the JSON object holds elsewhere, or not at all."""
 HELP = help_text(
     """Makes a map. Reads INPUT, places its rows, scores the result and writes, side by side: the page map.html, the
     table map.parquet (x, y and the input's columns), the picture map.png and the model map.cartograd.""",
@@ -101,7 +105,7 @@ def map_command(console: Console, source: str, output: str, method: str, seed: i
             with clock.phase("fit"):
                 Z = fit(console, model, table)
         clock.divide("fit", getattr(model, "report_", {}).get("seconds", {}))
-        interrupted = any(note.startswith("interrupted after") for note in console.notes)
+        interrupted = bool(getattr(model, "report_", {}).get("interrupted"))
         with clock.phase("score"):
             scores = {} if interrupted else score_fit(console, model, table, Z, options["score_rows"], seed)
     remember(model, table, options)
@@ -128,7 +132,8 @@ def help_first(console: Console, model: Any, source: str, options: dict[str, Any
 
 def fit(console: Console, model: Any, table: Table) -> Any:
     """The map of the rows, (n, c)."""
-    console.step(f"Mapping {counted(len(table), 'row')} of {counted(table.X.shape[1], 'feature')}")
+    what = f"Mapping {counted(len(table), 'row')} of {counted(table.X.shape[1], 'feature')}"
+    console.step(what, lambda: steps_taken(model))
     return model.fit_transform(table.X)
 
 
@@ -147,14 +152,6 @@ def score_fit(console: Console, model: Any, table: Table, Z: Any, most: int, see
         seed=seed,
         device=None if getattr(model, "device", "auto") == "auto" else model.device,
     )
-
-
-def remember(model: Any, table: Table, options: dict[str, Any]) -> None:
-    """Keep in the model what was read and how, so that `cartograd transform` reads new rows alike."""
-    if hasattr(model, "verbose"):
-        model.verbose = False  # it was the terminal's
-    read = {"source": table.source, "columns": list(table.feature_names), "one_hot": options["one_hot"] or []}
-    model.report_ = {**getattr(model, "report_", {}), "input": read}
 
 
 def tell(
@@ -191,7 +188,7 @@ def described(
     interrupted: bool,
 ) -> dict[str, Any]:
     """The same as one object for machines."""
-    report = {name: value for name, value in model.report_.items() if name not in ("input", "seconds", "method")}
+    report = {name: value for name, value in model.report_.items() if name not in NOT_SHOWN}
     return {
         "command": "map",
         "input": {
@@ -201,6 +198,7 @@ def described(
             "columns": list(table.columns),
             "label": table.label_name,
         },
+        "rows": rows_of(table),
         "method": type(model).__name__,
         "parameters": model.get_params(deep=False),
         "seed": seed,

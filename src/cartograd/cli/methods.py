@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import itertools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -31,6 +32,8 @@ METHODS = {
 }
 OWN_OPTION = {"random_state": "--seed", "verbose": "--quiet", "device": "--device"}
 """Parameters that `--set` leaves to options."""
+DEEPEST = 50
+"""A parser of JSON calls itself for each bracket."""
 
 
 class Method(Kind):
@@ -59,6 +62,8 @@ class NumberOrWord(Kind):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number, or the word as it is."""
+        if isinstance(value, str) and _depth(value):
+            self.fail(f"{value!r} is neither a number nor a word.", param, ctx)
         return value if not isinstance(value, str) else parsed(value)
 
 
@@ -153,9 +158,17 @@ def _assigned(assignment: str) -> tuple[str, Any]:
     name = name.strip().replace("-", "_")
     if not equals or not name:
         raise click.UsageError(f"--set takes NAME=VALUE, got {assignment!r}.")
+    if _depth(value) > DEEPEST:
+        raise click.UsageError(f"--set {name}: brackets in a value lie at most {DEEPEST} deep, got {value!r}.")
     if name in OWN_OPTION:
         raise click.UsageError(f"--set {name}: use {OWN_OPTION[name]} for that.")
     return name, parsed(value)
+
+
+def _depth(text: str) -> int:
+    """Return how deep brackets lie in each other; in JSON at least as deep as lists and objects do."""
+    steps = ((letter in "[{") - (letter in "]}") for letter in text)
+    return max(itertools.accumulate(steps), default=0)
 
 
 def _listed(name: str, known: list[str]) -> str:
@@ -166,7 +179,7 @@ def _listed(name: str, known: list[str]) -> str:
 
 def _check(model: Any) -> None:
     """Let the estimator check its parameters now, before anything is read."""
-    check = getattr(model, "_check_parameters", None)
+    check = getattr(model, "check_parameters", None)
     if check is not None:
         try:
             check()

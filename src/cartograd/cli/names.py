@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import os
 from typing import TYPE_CHECKING, Any
@@ -15,35 +14,6 @@ if TYPE_CHECKING:
 else:
     Kind = click.ParamType  # which older versions of click cannot subscript
 
-LONGEST_NAME, LONGEST_PATH = 255, 4095
-"""Bytes that file systems take."""
-
-
-def wrong_name(path: str) -> str | None:
-    r"""Return what no file can be called in `path`, or None.
-
-    Examples
-    --------
-    >>> wrong_name("a.csv"), wrong_name("a\0b")
-    (None, 'a name holds no character NUL')
-    >>> wrong_name("é" * 128)
-    'a name of a file has at most 255 bytes, this one has 256'
-    """
-    if not path:
-        return "a name of a file is not empty"
-    if "\0" in path:
-        return "a name holds no character NUL"
-    try:
-        encoded = os.fsencode(path)
-    except UnicodeEncodeError:
-        return "a name holds no character that the system cannot write"
-    longest = max(len(part) for part in encoded.split(os.fsencode(os.sep)))
-    if longest > LONGEST_NAME:
-        return f"a name of a file has at most {LONGEST_NAME} bytes, this one has {longest:,}"
-    if len(encoded) > LONGEST_PATH:
-        return f"a path has at most {LONGEST_PATH:,} bytes, this one has {len(encoded):,}"
-    return None
-
 
 class FileName(Kind):
     """The name of a file or folder, which need not be there."""
@@ -52,6 +22,8 @@ class FileName(Kind):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name as it is."""
+        from cartograd.core.filenames import wrong_name
+
         path = os.fsdecode(value)
         wrong = wrong_name(path)
         return path if wrong is None else self.fail(f"{path!r}: {wrong}.", param, ctx)
@@ -87,14 +59,14 @@ class Delimiter(Kind):
 
 
 class Encoding(Kind):
-    """The name of an encoding that Python knows."""
+    """The name of an encoding of text that Python knows."""
 
     name = "NAME"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name as it is."""
         try:
-            codecs.lookup(value)
+            bytes(4).decode(value, "replace")  # some are no encodings of text, or cannot be read in pieces
         except (LookupError, ValueError):
             self.fail(f"there is no encoding {value!r}; utf-8, latin-1 and cp1252 are some.", param, ctx)
         return str(value)

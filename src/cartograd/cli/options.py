@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cartograd.cli.command import together
+from cartograd.cli.command import Decorator, together
 from cartograd.cli.names import Count, Delimiter, Encoding, FileName, Names
 
 MISSING = ("error", "mean", "median", "zero", "drop")
@@ -43,14 +43,25 @@ LOOKS = together(
     click.option("--color", metavar="COLUMN", help="The column to colour the map by."),
     click.option("--text", metavar="COLUMN", help="The column with the text to show for each row."),
 )
-READING = together(
-    click.option(
-        "--missing",
-        type=click.Choice(MISSING),
-        default="error",
-        show_default=True,
-        help="What to do with missing values of features: refuse, fill, or leave the row out.",
-    ),
+
+
+def reading(missing: str | None, what: str) -> Decorator:
+    """Return the options that say how a table is read.
+
+    Parameters
+    ----------
+    missing : str or None
+        The default of `--missing`.
+    what : str
+        The help of `--missing`.
+    """
+    return together(
+        click.option("--missing", type=click.Choice(MISSING), default=missing, show_default=True, help=what),
+        *HOW_TO_READ,
+    )
+
+
+HOW_TO_READ = (
     click.option("--one-hot", type=Names(), help="Columns of categories to make one feature of each value."),
     click.option("--key", metavar="NAME", help="The array of an .npz file; the obsm, the layer or X of an .h5ad file."),
     click.option("--header/--no-header", default=None, help="Whether the first line of a text file names the columns."),
@@ -63,6 +74,8 @@ READING = together(
         help="Refuse tables that take more memory; 8 GiB if not given.",
     ),
 )
+READING = reading("error", "What to do with missing values of features: refuse, fill, or leave the row out.")
+READING_ALIKE = reading(None, "What to do with missing values of features; as for the map, if not given.")
 COMPUTING = together(
     click.option(
         "--device", default="auto", show_default=True, metavar="DEVICE", help="Where to compute: cpu, cuda, cuda:1, ..."

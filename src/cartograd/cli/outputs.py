@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from cartograd.cli.console import Console
-from cartograd.cli.names import wrong_name
+from cartograd.core.filenames import wrong_name
 from cartograd.errors import FileAbsentError, OptionError
 
 PAGE, MODEL, PICTURE = ".html", ".cartograd", ".png"

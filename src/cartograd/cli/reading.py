@@ -16,15 +16,39 @@ AXES = ("x", "y", "z")
 DIMENSION = "dim_"
 """Coordinates of maps of more than three dimensions are called dim_0, dim_1, ..."""
 MODEL_SUFFIX = ".cartograd"
+DROPPED = "a value is missing"
 
 
-def read_input(console: Console, source: str, options: dict[str, Any]) -> Table:
-    """The table that a command was given; `options` holds those of `READ` among others."""
+def read_input(console: Console, source: str, options: dict[str, Any], learned: Any = None) -> Table:
+    """Read the table that a command was given, and say how many rows were dropped.
+
+    Parameters
+    ----------
+    console : Console
+        Where it is said.
+    source : str
+        The table.
+    options : dict
+        The options of `READ`, among others.
+    learned : cartograd.io.learned.Learned, default=None
+        What the rows of a map taught; None for a table that is to be mapped.
+    """
     from cartograd import io
+    from cartograd.cli.wording import counted
 
     console.step(f"Reading {'standard input' if source == '-' else source}")
     chosen = {name: options[name] for name in READ if options.get(name) is not None}
-    return io.read(source, verbose=console.progress, **chosen)
+    table = io.read(source, verbose=console.progress, learned=learned, **chosen)
+    if table.dropped:
+        were = "was" if table.dropped == 1 else "were"
+        console.note(f"{counted(table.dropped, 'row')} of {table.source} {were} dropped: {DROPPED}")
+    return table
+
+
+def rows_of(table: Table) -> dict[str, Any]:
+    """Return how many rows were read, used and dropped, and why."""
+    why = DROPPED if table.dropped else ""
+    return {"read": len(table) + table.dropped, "used": len(table), "dropped": table.dropped, "why": why}
 
 
 @dataclass(frozen=True)
@@ -37,10 +61,13 @@ class Map:
         (n, c): the places of its rows.
     columns : dict of str to array
         The other columns of its file.
+    model : object, default=None
+        The model, where the map is that of one.
     """
 
     Z: Any
     columns: dict[str, Any]
+    model: Any = None
 
 
 def coordinate_names(count: int) -> list[str]:
@@ -57,7 +84,7 @@ def coordinate_names(count: int) -> list[str]:
 def read_map(path: str) -> Map:
     """The places in a table that `cartograd map` wrote, in any array of numbers, or in a model."""
     if path.endswith(MODEL_SUFFIX):
-        return Map(_of_model(path), {})
+        return _of_model(path)
     from cartograd import io
 
     for first in (AXES[0], f"{DIMENSION}0"):
@@ -88,11 +115,11 @@ def _of_table(table: Table, first: str) -> Map:
     return Map(numpy.column_stack(found), others)
 
 
-def _of_model(path: str) -> Any:
+def _of_model(path: str) -> Map:
     from cartograd import io
     from cartograd.viewer.points import plain_array
 
     model = io.load_model(path)
     if not hasattr(model, "embedding_"):
         raise InputError(f"{path}: the {type(model).__name__} in it has no map: it was not fitted; fit it first")
-    return plain_array(model.embedding_)
+    return Map(plain_array(model.embedding_), {}, model)

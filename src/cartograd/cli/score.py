@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
+from cartograd.cli.alike import REFUSE, read_alike
 from cartograd.cli.command import command
 from cartograd.cli.console import Console
-from cartograd.cli.options import COMPUTING, FEATURES, INPUT, MAP, READING, SCORED, SEED, check_computing
-from cartograd.cli.reading import read_input, read_map
+from cartograd.cli.options import COMPUTING, FEATURES, INPUT, MAP, READING_ALIKE, SCORED, SEED, check_computing
+from cartograd.cli.reading import read_input, read_map, rows_of
 from cartograd.cli.scoring import score_lines, scores_of
 from cartograd.cli.timing import Clock, threads
 from cartograd.cli.wording import counted, help_text
@@ -24,7 +25,7 @@ HELP = help_text(
         ("cartograd score X.npy Z.npy --json", "arrays"),
     ],
     """MAP is a table with columns x and y (and z), an array (n, 2), or a model. Row i of MAP is the place of row i of
-    INPUT.""",
+    INPUT. With a model, INPUT is read as it was for the map: the same features, gaps filled with the map's figures.""",
 )
 
 
@@ -36,7 +37,7 @@ HELP = help_text(
     "--metric", default="euclidean", show_default=True, metavar="NAME", help="How rows of INPUT are compared."
 )
 @SEED
-@READING
+@READING_ALIKE
 @COMPUTING
 @SCORED
 def score(console: Console, source: str, map_file: str, metric: str, seed: int, **options: Any) -> None:
@@ -46,8 +47,12 @@ def score(console: Console, source: str, map_file: str, metric: str, seed: int, 
         raise click.UsageError("--score-rows 0 leaves nothing to do; give a number above 2.")
     clock = Clock()
     with clock.phase("read"):
-        table = read_input(console, source, options)
-        places = read_map(map_file).Z
+        shown = read_map(map_file)
+        if shown.model is None:
+            table = read_input(console, source, {**options, "missing": options["missing"] or REFUSE})
+        else:
+            table = read_alike(console, source, options, shown.model)
+        places = shown.Z
     if len(places) != len(table):
         raise InputError(
             f"{source} has {counted(len(table), 'row')} and {map_file} has {counted(len(places), 'row')}: row i of the "
@@ -63,6 +68,7 @@ def score(console: Console, source: str, map_file: str, metric: str, seed: int, 
         {
             "command": "score",
             "input": {"source": table.source, "rows": len(table), "features": len(table.feature_names)},
+            "rows": rows_of(table),
             "map": map_file,
             "label": table.label_name,
             "scores": scores,

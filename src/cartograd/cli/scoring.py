@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cartograd.cli.console import Console
+from cartograd.errors import InputError
 
 NEIGHBOURS, VOTERS = 15, 10
 MEANING = {
@@ -60,6 +61,10 @@ def scores_of(
         if most:
             console.note("scores need at least 3 rows, and were left out")
         return {}
+    if metric == "precomputed" and X.shape != (len(X), len(X)):
+        raise InputError(
+            f"metric 'precomputed' takes the distances of all pairs of rows, ({len(X)}, {len(X)}), got {X.shape}"
+        )
     rows = _sample(len(X), most, seed)
     if rows is not None:
         X, Z = X[rows][:, rows] if metric == "precomputed" else X[rows], Z[rows]

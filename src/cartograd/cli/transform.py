@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cartograd.cli.alike import read_alike
 from cartograd.cli.command import command
 from cartograd.cli.console import Console
 from cartograd.cli.names import FileName
-from cartograd.cli.options import COMPUTING, FEATURES, INPUT, MODEL, READING, check_computing
+from cartograd.cli.options import COMPUTING, FEATURES, INPUT, MODEL, READING_ALIKE, check_computing
 from cartograd.cli.outputs import TABLES, check_targets
-from cartograd.cli.reading import read_input
+from cartograd.cli.reading import rows_of
 from cartograd.cli.timing import Clock, threads
 from cartograd.cli.wording import counted, help_text, program
 from cartograd.cli.writing import table_columns
-from cartograd.errors import CartogradError, InputError, UnsupportedError
+from cartograd.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from cartograd.io import Table
@@ -34,7 +35,8 @@ HELP = help_text(
         ("cartograd view placed.parquet", "look at them"),
     ],
     """MODEL is a file that `cartograd map` or model.save() wrote. The features are found in INPUT by the names they had
-    when the map was made; --columns names others, in the same order.""",
+    when the map was made; --columns names others, in the same order. Gaps are filled as they were for the map, with
+    the map's means or medians, and categories become the map's features.""",
 )
 
 
@@ -51,7 +53,7 @@ HELP = help_text(
     help="The table; - to print it as CSV.",
 )
 @FEATURES
-@READING
+@READING_ALIKE
 @COMPUTING
 def transform(console: Console, model: str, source: str, output: str, **options: Any) -> None:
     """Load, read alike, place, write."""
@@ -61,7 +63,7 @@ def transform(console: Console, model: str, source: str, output: str, **options:
     with clock.phase("load"):
         estimator = _loaded(model, options["device"])
     with clock.phase("read"):
-        table = _read_alike(console, source, options, getattr(estimator, "report_", {}).get("input", {}))
+        table = read_alike(console, source, options, estimator)
     with threads(options["threads"]), clock.phase("place"):
         console.step(f"Placing {counted(len(table), 'row')}")
         Z = estimator.transform(table.X)
@@ -77,6 +79,7 @@ def transform(console: Console, model: str, source: str, output: str, **options:
             "model": model,
             "method": type(estimator).__name__,
             "input": {"source": table.source, "rows": len(table), "features": len(table.feature_names)},
+            "rows": rows_of(table),
             "seconds": clock.all(),
             "files": {"table": output},
             "notes": console.notes,
@@ -104,43 +107,6 @@ def _loaded(path: str, device: str) -> Any:
     if hasattr(model, "device"):
         model.set_params(device=device)  # not where it was fitted: that may have been another machine
     return model
-
-
-def _read_alike(console: Console, source: str, options: dict[str, Any], read: dict[str, Any]) -> Table:
-    """The new rows with the features that the model was fitted on, where it knows their names."""
-    fitted = list(read.get("columns", []))
-    made = [name for name in fitted if any(name.startswith(f"{origin}=") for origin in read.get("one_hot", []))]
-    if options["columns"] is not None or not fitted:
-        return read_input(console, source, options)
-    alike = {"columns": [name for name in fitted if name not in made] or None, "one_hot": read["one_hot"] or None}
-    try:
-        table = read_input(console, source, {**options, **{name: options[name] or alike[name] for name in alike}})
-    except CartogradError as error:
-        if "there is no column" not in str(error):
-            raise
-        raise InputError(
-            f"{str(error).partition(';')[0]}, and the map was made with it; name the features of this input with "
-            "--columns, in the order of the map's"
-        ) from error
-    return _ordered(table, fitted, made)
-
-
-def _ordered(table: Table, fitted: list[str], made: list[str]) -> Table:
-    """Features in the model's order; a category that does not occur here is a column of zeros."""
-    from dataclasses import replace
-
-    import numpy
-
-    new = [name for name in table.feature_names if name not in fitted]
-    if new:
-        raise InputError(
-            f"{table.source}: {new[0]!r} is a category that the map was made without; leave such rows out, or make the "
-            "map anew with all rows"
-        )
-    there = {name: table.X[:, place] for place, name in enumerate(table.feature_names)}
-    zeros = numpy.zeros(len(table), dtype=table.X.dtype)
-    X = numpy.column_stack([there.get(name, zeros) if name in made else there[name] for name in fitted])
-    return replace(table, X=X, feature_names=tuple(fitted))
 
 
 def _write(console: Console, output: str, table: Table, Z: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import webbrowser
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +45,11 @@ def view(console: Console, map_file: str, port: int, no_browser: bool, **looks: 
     with PageServer(page, port) as server, contextlib.suppress(KeyboardInterrupt):  # which is how it ends
         console.say(server.url)
         console.result({"command": "view", "map": map_file, "url": server.url, "port": server.port})
-        if not no_browser and not webbrowser.open(server.url):
+        if not no_browser and not server.open_browser():
             console.note("no browser could be opened; open the address above")
         if console.progress:
             click.echo("Ctrl-C ends this.", err=True)
+        console.idle()
         server.wait()
 
 
