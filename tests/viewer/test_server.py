@@ -1,5 +1,6 @@
 """The server answers this computer's own browser, for one page, and nobody and nothing else."""
 
+import contextlib
 import ipaddress
 import os
 import signal
@@ -8,10 +9,13 @@ import subprocess
 import sys
 import threading
 import urllib.request
+import webbrowser
+from pathlib import Path
 
 import pytest
 
 from cartograd.errors import FileAbsentError, OptionError
+from cartograd.viewer import server as server_module
 from cartograd.viewer.server import PageServer, serve
 
 PAGE = b"<!doctype html><p>the page"
@@ -126,6 +130,15 @@ def test_no_host_two_hosts_and_foreign_origins_are_refused(server):
     assert ask(server, more=f"Origin: http://{own}\r\n")[0] == 200
 
 
+@pytest.mark.parametrize("line", ["X", "\0: x", "\r", "Host: {own}\r"])
+def test_headers_behind_a_broken_one_are_not_overlooked(server, line):
+    path, own = path_of(server), f"127.0.0.1:{server.port}"
+    lines = [f"GET {path} HTTP/1.1", f"Host: {own}", line.format(own=own), "Host: evil.example", "", ""]
+    status, _, body = talk(server, "\r\n".join(lines).encode())
+    assert status in (400, 403)
+    assert PAGE not in body
+
+
 @pytest.mark.parametrize(
     "method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get", "X"]
 )
@@ -203,6 +216,74 @@ def test_closing_frees_the_port_and_may_be_done_twice():
     running.close()
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", running.port), timeout=2)
+
+
+def test_a_connection_that_is_open_is_not_answered_after_closing():
+    running = PageServer(PAGE)
+    request = f"GET {path_of(running)} HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\n\r\n".encode()
+    with (
+        socket.create_connection(("127.0.0.1", running.port), timeout=10) as silent,
+        socket.create_connection(("127.0.0.1", running.port), timeout=10) as halfway,
+    ):
+        halfway.sendall(request[:-2])
+        assert ask(running)[0] == 200  # both are being read by now
+        running.close()
+        answers = []
+        for connection, rest in ((silent, request), (halfway, request[-2:])):
+            try:
+                connection.sendall(rest)
+                answers.append(b"".join(iter(lambda one=connection: one.recv(65536), b"")))
+            except ConnectionError:
+                answers.append(b"")
+    assert answers == [b"", b""]
+
+
+def test_an_answer_that_is_being_sent_when_it_closes_is_sent():
+    page = b"x" * 50_000_000
+    running = PageServer(page)
+    with socket.create_connection(("127.0.0.1", running.port), timeout=30) as connection:
+        connection.sendall(f"GET {path_of(running)} HTTP/1.0\r\nHost: 127.0.0.1:{running.port}\r\n\r\n".encode())
+        received = len(connection.recv(1000))
+        running.close()
+        while more := connection.recv(1 << 20):
+            received += len(more)
+    assert received > len(page)
+
+
+def test_connections_are_limited(monkeypatch):
+    monkeypatch.setattr(server_module, "MOST_CONNECTIONS", 3)
+    with PageServer(PAGE) as running, contextlib.ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=10))
+        extra = stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=10))
+        assert extra.recv(10) == b""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_the_browser_is_started_with_a_file_of_this_user_alone(monkeypatch):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: opened.append(url) or True)
+    running = PageServer(PAGE)
+    assert running.open_browser()
+    (url,) = opened
+    path = Path(urllib.request.url2pathname(url.removeprefix("file://")))
+    assert path_of(running).strip("/") not in url
+    assert running.url in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+    running.close()
+    assert not path.exists()
+
+
+def test_the_file_is_gone_when_the_program_ends_without_closing(tmp_path):
+    code = """
+import webbrowser
+from cartograd.viewer import PageServer
+webbrowser.open = lambda url: print(url) is None
+PageServer(b"<p>").open_browser()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert not Path(urllib.request.url2pathname(done.stdout.strip().removeprefix("file://"))).exists()
 
 
 def test_bad_arguments(tmp_path):

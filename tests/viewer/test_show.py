@@ -5,6 +5,7 @@ import sys
 import types
 import urllib.request
 import webbrowser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +17,21 @@ from cartograd.viewer import page_html, view
 Z = np.random.default_rng(0).normal(size=(20, 2))
 
 
+def leads_to(url):
+    """The address that the file leads to which the browser was started with."""
+    assert url.startswith("file:///")
+    (attributes,) = (
+        found
+        for found, _ in Elements(Path(urllib.request.url2pathname(url[7:])).read_text()).named("meta")
+        if found.get("http-equiv") == "refresh"
+    )
+    return attributes["content"].removeprefix("0; url=")
+
+
 @pytest.fixture
 def opened(monkeypatch):
     seen = []
-    monkeypatch.setattr(webbrowser, "open", lambda url: seen.append(url) or True)
+    monkeypatch.setattr(webbrowser, "open", lambda url: seen.append(leads_to(url)) or True)
     return seen
 
 

@@ -10,22 +10,27 @@ import http.server
 import logging
 import os
 import secrets
+import socket
 import socketserver
 import sys
 import threading
+import weakref
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from cartograd.errors import FileAbsentError, OptionError
+from cartograd.viewer.redirect import remove, write_redirect
 
 logger = logging.getLogger("cartograd.viewer")
 ADDRESS = "127.0.0.1"
 PATIENCE = 20.0
 """Seconds a connection may say nothing."""
+MOST_CONNECTIONS = 256
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
@@ -59,6 +64,7 @@ class PageServer:
         if not 0 <= port < 2**16:
             raise OptionError(f"port must be from 0 (any that is free) to 65535, got {port}")
         self.read_once = threading.Event()
+        self._remove_redirect: Callable[[], Any] = lambda: None
         self._token = secrets.token_urlsafe(24)
         try:
             self._http = _LoopbackServer((ADDRESS, port), _Handler)
@@ -66,7 +72,8 @@ class PageServer:
             raise OptionError(f"port {port} cannot be used ({error}); use port=0, which takes a free one") from error
         self.port: int = self._http.server_address[1]
         self._http.hosts = frozenset({f"{ADDRESS}:{self.port}", f"localhost:{self.port}"})
-        self._http.routes = {f"/{self._token}/": lambda: self._read(page)}
+        self._http.routes = {f"/{self._token}/": lambda: page if isinstance(page, bytes) else page.read_bytes()}
+        self._http.sent = self.read_once.set
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.1,), daemon=True)
         self._thread.start()
 
@@ -74,6 +81,17 @@ class PageServer:
     def url(self) -> str:
         """The address of the page, token included."""
         return f"http://{ADDRESS}:{self.port}/{self._token}/"
+
+    def open_browser(self) -> bool:
+        """Open the page in the browser and return whether there is one.
+
+        The browser is started with the name of a file that leads to the address and that only this user can read:
+        command lines, which all users of a computer can read, never hold the token. `close` removes the file.
+        """
+        self._remove_redirect()
+        path = write_redirect(self.url)
+        self._remove_redirect = weakref.finalize(self, remove, path)  # at the exit of the program, too
+        return webbrowser.open(path.as_uri())
 
     def wait(self) -> None:
         """Serve until Ctrl-C, then close."""
@@ -84,15 +102,12 @@ class PageServer:
             self.close()
 
     def close(self) -> None:
-        """Stop serving and free the port; a second call does nothing."""
+        """Stop serving and free the port; a second call does nothing. An answer that is being sent is sent."""
         self._http.shutdown()
         self._http.server_close()
+        self._http.end_connections()
         self._thread.join()
-
-    def _read(self, page: Path | bytes) -> bytes:
-        content = page if isinstance(page, bytes) else page.read_bytes()
-        self.read_once.set()
-        return content
+        self._remove_redirect()
 
     def __enter__(self) -> PageServer:
         return self
@@ -130,7 +145,7 @@ def serve(path: str | os.PathLike[str], port: int = 0, open_browser: bool = True
     with PageServer(page, port) as server:
         print(server.url, flush=True)
         if open_browser:
-            webbrowser.open(server.url)
+            server.open_browser()
         server.wait()
     return server.url
 
@@ -144,6 +159,35 @@ class _LoopbackServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     allow_reuse_address = os.name == "posix"
     hosts: frozenset[str] = frozenset()
     routes: dict[str, Callable[[], bytes]] = {}
+    sent: Callable[[], None]
+    closed = False
+
+    def __init__(self, *args: Any) -> None:
+        self._connections: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        super().__init__(*args)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Turn away connections beyond `MOST_CONNECTIONS`, each of which has a thread."""
+        with self._lock:
+            if len(self._connections) >= MOST_CONNECTIONS:
+                return False
+            self._connections.add(request)
+            return True
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._lock:
+            self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def end_connections(self) -> None:
+        """Read nothing more: threads that wait for a request end, and requests that are there are not answered."""
+        self.closed = True
+        with self._lock:
+            for connection in self._connections:
+                with suppress(OSError):  # the other side has closed it
+                    connection.shutdown(socket.SHUT_RD)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away in the middle of an answer is no event; anything else is logged."""
@@ -164,6 +208,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def _answer(self, *, with_body: bool) -> None:
+        if self.server.closed:
+            return
+        if self.headers.defects or self.headers.get_payload():  # a line that is no header, which hides those after it
+            return self._refuse(HTTPStatus.BAD_REQUEST)
         if not self._is_for_us():
             return self._refuse(HTTPStatus.FORBIDDEN)
         route = self.server.routes.get(self._known_path())
@@ -176,6 +224,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._begin(HTTPStatus.OK, "text/html; charset=utf-8", len(page))
         if with_body:
             self.wfile.write(page)
+            self.server.sent()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What http.server refuses by itself: broken requests, and every method but GET and HEAD."""
@@ -194,6 +243,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return next((route for route in self.server.routes if secrets.compare_digest(route.encode(), asked)), "")
 
     def _refuse(self, status: HTTPStatus) -> None:
+        if self.server.closed:
+            return
         body = f"{status.value} {status.phrase}\n".encode()
         self._begin(status, "text/plain; charset=utf-8", len(body))
         if self.command != "HEAD":

@@ -6,7 +6,6 @@ import atexit
 import html
 import os
 import sys
-import webbrowser
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ class View:
         """
         self.close()
         self._server = server = PageServer(self._page.encode(), port)
-        if open_browser and webbrowser.open(server.url):
+        if open_browser and server.open_browser():
             # the page needs no server once the browser has it: a script may end right after it has shown its map
             atexit.register(server.read_once.wait, FETCH_PATIENCE)
         elif open_browser:
