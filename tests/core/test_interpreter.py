@@ -12,8 +12,8 @@ for name in ("_xxsubinterpreters", "_interpreters"):
         interpreters = importlib.import_module(name)
     except ImportError:
         continue
-    code = "import sys; sys.path[:] = {path!r}\\ntry:\\n    import cartograd\\nexcept TypeError as error:\\n    print(error)"
-    interpreters.run_string(interpreters.create(), code)
+    lines = ["import sys", "sys.path[:] = {path!r}", "try:", "    import cartograd", "except TypeError as error:"]
+    interpreters.run_string(interpreters.create(), "\\n".join([*lines, "    print(error)"]))
     print("over", flush=True)
     break
 """
