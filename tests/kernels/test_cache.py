@@ -5,6 +5,7 @@ Each test works on a copy of the package that holds two toy kernels instead of o
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +49,15 @@ def copied(tmp_path):
     """A folder with a package of nothing but errors and kernels, and an empty home."""
     root = tmp_path / "site" / "cartograd"
     (root / "kernels" / "cpu").mkdir(parents=True)
-    for name in ("__init__.py", "errors.py", "kernels/__init__.py", "kernels/cache.py", "kernels/cpu/__init__.py"):
+    (root / "core").mkdir()
+    for name in (
+        "__init__.py",
+        "errors.py",
+        "core/interpreter.py",
+        "kernels/__init__.py",
+        "kernels/cache.py",
+        "kernels/cpu/__init__.py",
+    ):
         shutil.copy(PACKAGE / name, root / name)
     (root / "kernels" / "cpu" / "toy.py").write_text(TOY)
     (root / "kernels" / "cpu" / "helper.py").write_text(HELPER)
@@ -141,6 +150,60 @@ def test_processes_that_compile_at_once_do_not_disturb_each_other(copied):
 
 def test_a_program_that_ends_while_a_thread_compiles_ends_well(copied):
     assert run(copied, "from cartograd.kernels import cpu\ncpu.prepare('toy', 'helper')") == ""
+
+
+posix = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+ANYONE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def writable_by_others(folder):
+    return [path.name for path in folder.rglob("*") if path.lstat().st_mode & ANYONE]
+
+
+@posix
+def test_no_umask_lets_other_users_write_kernels(copied):
+    assert run(copied, "import os\nos.umask(0)" + USE, NUMBA_CACHE_DIR=str(copied / "a" / "named")) == "6.0 0"
+    assert len(files(copied / "a")) == 4
+    assert writable_by_others(copied / "a") == []
+    assert run(copied, NUMBA_CACHE_DIR=str(copied / "a" / "named")) == "6.0 1"
+
+
+@posix
+def test_kernels_that_others_could_have_written_are_compiled_anew(copied):
+    assert run(copied, NUMBA_CACHE_DIR=str(copied / "named")) == "6.0 0"
+    (folder,) = (copied / "named").iterdir()
+    folder.chmod(0o777)
+    assert run(copied, NUMBA_CACHE_DIR=str(copied / "named")) == "6.0 0"
+    assert writable_by_others(copied / "named") == []
+
+
+@posix
+def test_a_folder_that_others_can_replace_or_that_is_a_link_is_not_used(copied):
+    (copied / "open").mkdir()
+    (copied / "open").chmod(0o777)
+    out, err = start(copied, NUMBA_CACHE_DIR=str(copied / "open")).communicate(timeout=120)
+    assert out.strip() == "6.0 0"
+    assert "kernels are not read from it" in err
+    assert files(copied / "open") == []
+    (copied / "open").chmod(0o755)
+    (folder,) = (copied / "open").iterdir()
+    folder.rmdir()
+    (copied / "elsewhere").mkdir()
+    folder.symlink_to(copied / "elsewhere")
+    start(copied, NUMBA_CACHE_DIR=str(copied / "open")).communicate(timeout=120)
+    assert files(copied / "elsewhere") == []
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give folders away")
+def test_a_folder_of_another_user_is_not_used(copied):
+    assert run(copied, NUMBA_CACHE_DIR=str(copied / "named")) == "6.0 0"
+    (folder,) = (copied / "named").iterdir()
+    os.chown(folder, 65534, 65534)
+    code = "from cartograd.kernels import cache\nprint(cache.expected_folder())" + USE
+    out, err = start(copied, code, NUMBA_CACHE_DIR=str(copied / "named")).communicate(timeout=120)
+    assert str(folder) not in out
+    assert out.splitlines()[1] == "6.0 0"
+    assert "belongs to another user" in err
 
 
 BROKEN = """

@@ -14,21 +14,26 @@ from __future__ import annotations
 import atexit
 import functools
 import hashlib
+import logging
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+log = logging.getLogger("cartograd.kernels")
+
 SOURCES = Path(__file__).parent / "cpu"
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def folder() -> Path:
     """The folder of this state of the sources, made if need be."""
     for root in _roots():
-        if _writable(root / _digest()):
+        if _is_usable(root / _digest()):
             return root / _digest()
     return private_folder()
 
@@ -36,9 +41,10 @@ def folder() -> Path:
 def expected_folder() -> Path | None:
     """The same, but nothing is made: None where it would be a folder of this process alone."""
     for root in _roots():
-        present = next(part for part in (root / _digest(), *(root / _digest()).parents) if part.exists())
-        if present.is_dir() and os.access(present, os.W_OK | os.X_OK):
-            return root / _digest()
+        wanted = root / _digest()
+        present = next(part for part in (wanted, *wanted.parents) if part.exists())
+        if present.is_dir() and os.access(present, os.W_OK | os.X_OK) and (present != wanted or _is_own(present)):
+            return wanted
     return None
 
 
@@ -93,11 +99,47 @@ def _has_numba() -> bool:
     return True
 
 
-def _writable(folder: Path) -> bool:
-    """Whether files can be made in the folder, which is made where it is absent."""
+def close(folder: Path) -> None:
+    """Take from other users the right to write to what lies in a folder, which the umask may have given them."""
+    if os.name == "posix":
+        for path in (folder, *folder.rglob("*")):
+            mode = path.lstat().st_mode
+            if mode & OTHERS_WRITE and not stat.S_ISLNK(mode):
+                path.chmod(stat.S_IMODE(mode) & ~OTHERS_WRITE)
+
+
+def _is_usable(folder: Path) -> bool:
+    """Return whether this user alone can make files in the folder, which is made where it is absent.
+
+    What lies in it is executed. So it is closed to other users whatever the umask is; one that belongs to another user
+    is left alone, and one that others could write to is emptied.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not _is_own(folder):
+            log.warning("%s belongs to another user, or others may replace it: kernels are not read from it", folder)
+            return False
+        if os.name == "posix" and folder.stat().st_mode & OTHERS_WRITE:
+            shutil.rmtree(folder)
+            folder.mkdir(mode=0o700)
         with tempfile.TemporaryFile(dir=folder):
             return True
     except OSError:
         return False
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it, so that other users cannot write to them."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(mode=0o755, exist_ok=True)
+
+
+def _is_own(folder: Path) -> bool:
+    """Return whether a folder belongs to this user, is no link, and cannot be replaced by another user."""
+    if os.name != "posix":
+        return True
+    found, above = folder.lstat(), folder.parent.stat().st_mode
+    replaceable = above & stat.S_IWOTH and not above & stat.S_ISVTX
+    return found.st_uid == os.geteuid() and stat.S_ISDIR(found.st_mode) and not replaceable
