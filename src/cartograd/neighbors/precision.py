@@ -8,6 +8,7 @@ switches them off while it runs and puts the setting back when the last search i
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator
 
@@ -35,3 +36,16 @@ def full_precision() -> Iterator[None]:
             _searches -= 1
             if _searches == 0 and _before != "highest":
                 torch.set_float32_matmul_precision(_before)
+
+
+def _start_alone() -> None:
+    """Forget the searches of the parent's threads in the child of a fork, and their lock."""
+    global _lock, _searches
+    _lock = threading.Lock()
+    if _searches:
+        _searches = 0
+        torch.set_float32_matmul_precision(_before)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_alone)

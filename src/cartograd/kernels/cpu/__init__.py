@@ -21,6 +21,7 @@ import os
 import pkgutil
 import sys
 import threading
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -28,6 +29,9 @@ from cartograd.errors import KernelError
 from cartograd.kernels import cache
 
 log = logging.getLogger("cartograd.kernels")
+
+LONGEST_IMPORT = 10.0
+"""Seconds a fork waits for imports in other threads."""
 
 _ready: dict[str, ModuleType] = {}
 _loading = threading.RLock()
@@ -97,9 +101,10 @@ def prepare(*names: str) -> threading.Thread:
 
 @functools.cache
 def usable() -> bool:
-    """Whether numba can be imported; if not, that is said once, as a warning in the log."""
+    """Return whether numba can be imported; log a warning, once, if not."""
     try:
-        importlib.import_module("numba")
+        with _loading:
+            importlib.import_module("numba")
     except Exception as error:  # a foreign package that is broken breaks in any way
         log.warning(
             "numba cannot be used (%s: %s): computing with torch alone, several times slower on large data; "
@@ -135,16 +140,27 @@ def _import(name: str, folder: Path) -> ModuleType:
     config.reload_config()  # otherwise the first compilation does, and forgets the folder
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
-        return importlib.import_module(full)
+        module = importlib.import_module(full)
+        cache.close(folder)
+        return module
     finally:
         config.CACHE_DIR = before
 
 
-def _renew_lock() -> None:
-    """In a forked child: whoever held the lock is not there."""
-    global _loading
-    _loading = threading.RLock()
+def _hold_for_fork() -> None:
+    """Let a fork wait for the end of compilations and imports in other threads, whose locks it would copy locked."""
+    _loading.acquire()
+    end = time.monotonic() + LONGEST_IMPORT
+    while _is_importing() and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def _is_importing() -> bool:
+    """Return whether another thread is importing a module; False where this Python does not tell."""
+    locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
+    owners = {getattr(found(), "owner", None) for found in list(locks.values())}
+    return bool(owners - {None, threading.get_ident()})
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
+    os.register_at_fork(before=_hold_for_fork, after_in_parent=_loading.release, after_in_child=_loading.release)
