@@ -81,3 +81,13 @@ def test_long_and_odd_names(tmp_path):
         with open_atomic(tmp_path / name) as file:
             file.write(b"1")
     assert len(os.listdir(tmp_path)) == 4
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes and devices of POSIX")
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "device.csv").symlink_to("/dev/null")
+    for name, kind in (("pipe.csv", "a pipe"), ("device.csv", "a device")):
+        with pytest.raises(FileAccessError, match=f"it is {kind}; give the name of a plain file"):
+            replacing(tmp_path / name).__enter__()
+    assert os.path.exists("/dev/null")

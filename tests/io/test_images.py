@@ -1,5 +1,8 @@
 """Folders of images."""
 
+import struct
+import zlib
+
 import numpy
 import pytest
 
@@ -85,3 +88,42 @@ def test_huge_pictures_are_refused_unopened(folder, monkeypatch):
 def test_a_folder_without_pictures(tmp_path):
     with pytest.raises(DataFileError, match=r"there are no images in it \(files that end in \.bmp"):
         read(tmp_path)
+
+
+def grey_16_bits(side):
+    """A PNG file of side x side black pixels of 16 bits."""
+
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    packer = zlib.compressobj(9)
+    rows = b"".join(packer.compress(bytes(2 * side + 1)) for _ in range(side)) + packer.flush()
+    head = struct.pack(">IIBBBBB", side, side, 16, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("side", "count", "what"), [(9900, 40, "an image in it"), (5000, 40, "its images")])
+def test_images_that_are_bombs(tmp_path, side, count, what):
+    content = grey_16_bits(side)
+    for place in range(count):
+        (tmp_path / f"{place}.png").write_bytes(content)
+    with pytest.raises(DataFileError, match=rf"{what} would expand from [\d,]+ to [\d,]+ bytes, more than 200 times"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [numpy.uint16, numpy.int32, numpy.float32])
+def test_large_grey_of_many_bits_is_made_small_in_strips(tmp_path, dtype, monkeypatch):
+    values = (numpy.arange(40 * 40) * 30).reshape(40, 40)
+    Image.fromarray(values.astype(dtype)).save(tmp_path / "a.tiff")
+    whole = read(tmp_path).X
+    monkeypatch.setattr(images, "STRIP", 300)
+    numpy.testing.assert_array_equal(read(tmp_path).X, whole)
+    numpy.testing.assert_array_equal(whole.reshape(40, 40), (values * (255 / 65535)).astype(numpy.uint8))
+
+
+def test_infinite_pixels_are_black(tmp_path):
+    values = numpy.full((4, 4), 0.5, dtype=numpy.float32)
+    values[0] = [numpy.nan, numpy.inf, -numpy.inf, 255]
+    Image.fromarray(values).save(tmp_path / "a.tiff")
+    assert read(tmp_path).X.reshape(4, 4)[0].tolist() == [0, 0, 0, 255]

@@ -13,13 +13,14 @@ import numpy
 
 from cartograd.errors import DataFileError, OptionError
 from cartograd.io.foreign import foreign
-from cartograd.io.limits import check_expansion, check_total
+from cartograd.io.limits import check_columns, check_expansion, check_total
 from cartograd.io.matrices import raw_of_array, text_of
 from cartograd.io.raw import Given, Options, Raw
 
 log = logging.getLogger("cartograd.io")
 
 LARGEST_HEADER = 100_000
+MAGIC = b"\x93NUMPY"
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def read_npy(given: Given, options: Options) -> Raw:
 def read_npz(given: Given, options: Options) -> Raw:
     """Read an archive of arrays: one matrix of features, and beside it columns of the same length."""
     with foreign("a .npz archive"), zipfile.ZipFile(given.path) as archive:
-        heads = {info.filename.removesuffix(".npy"): _head_of(archive, info) for info in archive.infolist()}
+        heads = _heads(archive)
         chosen = _chosen(heads, options.key)
         count = heads[chosen].shape[0] if chosen else _common_length(heads)
         wanted = [name for name, head in heads.items() if name == chosen or _is_column(head, count)]
@@ -100,8 +101,24 @@ def _checked_array(file: IO[bytes], size: int, options: Options, what: str) -> A
         return numpy.lib.format.read_array(file, allow_pickle=False, max_header_size=LARGEST_HEADER)
 
 
+def _heads(archive: zipfile.ZipFile) -> dict[str, Head]:
+    heads: dict[str, Head] = {}
+    check_columns(len(archive.infolist()))
+    for info in archive.infolist():
+        name = info.filename.removesuffix(".npy")
+        if name in heads:
+            raise DataFileError(f"it has two arrays of the name {name!r}")
+        heads[name] = _head_of(archive, info)
+    return heads
+
+
 def _head_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Head:
     with archive.open(info) as member:
+        if member.read(len(MAGIC)) != MAGIC:
+            raise DataFileError(
+                f"{info.filename!r} in it is no NumPy array (.npy), and an .npz archive holds nothing else"
+            )
+        member.seek(0)
         return read_head(member)
 
 

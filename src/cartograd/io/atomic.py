@@ -9,7 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from cartograd.core.filenames import special_kind
 from cartograd.errors import CartogradError, FileAbsentError, FileAccessError
+from cartograd.io.plainfile import checked_path
 
 LONGEST_NAME = 200
 """Bytes of the target's name that are repeated in the temporary one; file systems allow 255 in all."""
@@ -64,11 +66,14 @@ def open_atomic(path: str | os.PathLike[str], mode: str = "wb", **options: Any) 
 
 
 def _checked_target(path: str | os.PathLike[str]) -> Path:
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(checked_path(path)))
     if not target.parent.is_dir():
         raise FileAbsentError(f"cannot write {target.name}: the folder {target.parent} does not exist; make it first")
     if target.is_dir():
         raise FileAccessError(f"cannot write {target}: it is a folder; give the name of a file")
+    kind = special_kind(target.stat().st_mode) if target.exists() else None
+    if kind is not None:
+        raise FileAccessError(f"cannot write {target}: it is {kind}; give the name of a plain file")
     return target
 
 

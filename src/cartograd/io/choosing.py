@@ -46,8 +46,8 @@ def listed(names: Sequence[str]) -> str:
 
 def check_name(raw: Raw, name: str, role: str) -> None:
     """Refuse a name that no column has, and say which are near it."""
-    known = [*raw.columns, *(part for parts in raw.parts.values() for part in parts)]
-    if name not in known:
+    if not raw.has(name):
+        known = [*raw.columns, *raw.part_places]
         near = difflib.get_close_matches(name, known[:1000], 3)
         hint = f"; did you mean {listed(near)}?" if near else f"; there are {listed(known)}"
         raise OptionError(f"{role}: there is no column {name!r}{hint}")
@@ -72,15 +72,17 @@ def selected(raw: Raw, choice: Choice, source: str) -> list[str]:
 
 
 def _without_parts(raw: Raw, left_out: Sequence[str]) -> list[str]:
-    names = [name for name in raw.features or [] if name not in left_out]
-    if not set(left_out) & {part for parts in raw.parts.values() for part in parts}:
+    without = set(left_out)
+    names = [name for name in raw.features or [] if name not in without]
+    if not without & raw.part_places.keys():
         return names
     spread = [part for name in names for part in raw.parts.get(name, [name])]
-    return [name for name in spread if name not in left_out]
+    return [name for name in spread if name not in without]
 
 
 def _by_kind(raw: Raw, choice: Choice, left_out: Sequence[str], source: str) -> list[str]:
-    reasons = {name: _reason(raw, choice, name) for name in raw.columns if name not in left_out}
+    without, hot = set(left_out), set(choice.one_hot)
+    reasons = {name: _reason(raw, choice, name, hot) for name in raw.columns if name not in without}
     for name, reason in reasons.items():
         if reason == "text" and name in raw.odd and name != choice.color:
             place, cell = raw.odd[name]
@@ -93,13 +95,13 @@ def _by_kind(raw: Raw, choice: Choice, left_out: Sequence[str], source: str) -> 
     return [name for name, reason in reasons.items() if reason is None]
 
 
-def _reason(raw: Raw, choice: Choice, name: str) -> str | None:
+def _reason(raw: Raw, choice: Choice, name: str, hot: set[str]) -> str | None:
     """Why a column is no feature; None where it is one."""
     column = raw.columns[name]
     for role, chosen in (("label", choice.label or raw.label), ("text", choice.text)):
         if name == chosen:
             return f"it is the {role}"
-    if name in choice.one_hot:
+    if name in hot:
         return "it becomes one feature for each of its values"
     if column.dtype.kind not in "iuf":
         return {"b": "truth values", "M": "times", "m": "lengths of time"}.get(column.dtype.kind, "text")

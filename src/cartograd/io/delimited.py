@@ -22,6 +22,8 @@ log = logging.getLogger("cartograd.io")
 
 PIECE = 200_000
 """Cells that are held as text at a time."""
+LEAST_ROWS = 32
+"""Rows that are held at a time at least: a table of very many columns has as few pieces."""
 ROWS_SEEN = 100
 """Rows that decide whether there is a header."""
 
@@ -36,17 +38,16 @@ def read_delimited(given: Given, options: Options, preferred: str | None = None)
         try:
             return _Reader(given, options, encoding, _delimiter(sample, encoding, options, preferred)).table()
         except UnicodeDecodeError as error:
-            reason = error
-            log.info("%s is not %s text (%s)", given.name, encoding, error.reason)
-    raise DataFileError(
-        f"it is not text in {' or '.join(tried)}: {reason.reason} at byte {reason.object[reason.start]:#04x}; "
-        "name its encoding, encoding='...'"
-    )
+            reason = f"{error.reason} at byte {error.object[error.start]:#04x}"
+        except UnicodeError as error:
+            reason = str(error)
+        log.info("%s is not %s text (%s)", given.name, encoding, reason)
+    raise DataFileError(f"it is not text in {' or '.join(tried)}: {reason}; name its encoding, encoding='...'")
 
 
 def _delimiter(sample: bytes, encoding: str, options: Options, preferred: str | None) -> str:
     if options.delimiter is not None:
-        if len(options.delimiter) != 1 or options.delimiter in '"\r\n':
+        if len(options.delimiter) != 1 or options.delimiter in '"\r\n\0':
             raise DataFileError(f"delimiter must be one character, got {options.delimiter!r}")
         return options.delimiter
     return delimiter_of(sample.decode(encoding, "replace"), preferred)
@@ -73,7 +74,7 @@ class _Reader:
             check_columns(len(names))
             pieces = Pieces(names, self.texts)
             everything = itertools.chain(first, self._watched(rows))
-            while piece := list(itertools.islice(everything, max(1, PIECE // len(names)))):
+            while piece := list(itertools.islice(everything, max(LEAST_ROWS, PIECE // len(names)))):
                 pieces.add([line for line, _ in piece], self._columns(piece, len(names)))
                 check_total(pieces.nbytes, self.options.max_bytes, "the table")
         return pieces

@@ -11,7 +11,7 @@ import numpy
 from cartograd.errors import DataFileError, InputError, OptionError
 from cartograd.io.choosing import Choice, check_name, is_id, listed, selected
 from cartograd.io.learned import category_key
-from cartograd.io.missing import OPTIONS, filled, is_missing
+from cartograd.io.missing import filled, is_missing
 from cartograd.io.raw import Raw
 from cartograd.io.table import Table
 
@@ -58,8 +58,6 @@ def _check(raw: Raw, choice: Choice) -> None:
     lengths = {name: len(column) for name, column in raw.columns.items()}
     if len(set(lengths.values())) > 1:
         raise DataFileError(f"its columns differ in length: {lengths}")
-    if choice.missing not in OPTIONS:
-        raise OptionError(f"missing must be one of {', '.join(OPTIONS)}, got {choice.missing!r}")
     for role in ("label", "color", "text"):
         if (name := getattr(choice, role)) is not None:
             check_name(raw, name, role)
@@ -77,8 +75,8 @@ def _found(raw: Raw, name: str) -> Block:
             else [name]
         )
         return Block(names, values)
-    home = next(matrix for matrix, parts in raw.parts.items() if name in parts)
-    return Block([name], raw.columns[home][:, raw.parts[home].index(name)])
+    home, place = raw.part_places[name]
+    return Block([name], raw.columns[home][:, place])
 
 
 def _numbers(raw: Raw, name: str) -> Block:
@@ -151,7 +149,8 @@ def _assembled(blocks: list[Block]) -> Any:
 def _table(raw: Raw, choice: Choice, names: list[str], blocks: list[Block], X: Any, kept: Any, source: str) -> Table:
     """Everything that is no feature, for the rows that were kept."""
     features = tuple(name for block in blocks for name in block.names)
-    others = {name: column for name, column in raw.columns.items() if name not in names and column.ndim == 1}
+    used = set(names)
+    others = {name: column for name, column in raw.columns.items() if name not in used and column.ndim == 1}
     thumbnails = raw.thumbnails
     rows = numpy.arange(raw.count) if kept is None else numpy.nonzero(kept)[0]
     if kept is not None:

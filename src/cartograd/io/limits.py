@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 from cartograd.errors import DataFileError
@@ -46,16 +47,19 @@ class CountedStream(io.RawIOBase):
     Parameters
     ----------
     stream : file
-        What gives the unpacked bytes.
-    packed : file
-        Where the packed bytes come from; its position tells how many were used.
+        The source of the unpacked bytes.
+    packed : callable
+        Returns how many packed bytes were used.
     max_bytes : int
         How many bytes may come out.
+    kind : str
+        What the text is, for messages.
     """
 
-    def __init__(self, stream: Any, packed: Any, max_bytes: int) -> None:
+    def __init__(self, stream: Any, packed: Callable[[], int], max_bytes: int, kind: str) -> None:
         super().__init__()
-        self._stream, self._packed, self._max_bytes, self._count = stream, packed, max_bytes, 0
+        self._stream, self._packed, self._max_bytes, self._kind = stream, packed, max_bytes, kind
+        self._count = 0
 
     def readable(self) -> bool:
         """It is."""
@@ -63,10 +67,10 @@ class CountedStream(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Read the next bytes."""
-        with foreign("gzipped text"):
+        with foreign(self._kind):
             data = self._stream.read(len(buffer))
         self._count += len(data)
-        check_expansion(self._count, self._packed.tell(), "the packed text")
+        check_expansion(self._count, self._packed(), "the packed text")
         check_total(self._count, self._max_bytes, "the unpacked text")
         buffer[: len(data)] = data
         return len(data)

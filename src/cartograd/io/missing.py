@@ -7,12 +7,19 @@ from typing import Any
 
 import numpy
 
-from cartograd.errors import InputError
+from cartograd.core.checks import show
+from cartograd.errors import InputError, OptionError
 from cartograd.io.cells import MISSING
 from cartograd.io.learned import Learned, mean, median
 from cartograd.io.raw import Raw
 
 OPTIONS = ("error", "mean", "median", "zero", "drop")
+
+
+def check_option(missing: Any) -> None:
+    """Refuse a rule for missing values that is not known."""
+    if not isinstance(missing, str) or missing not in OPTIONS:
+        raise OptionError(f"missing must be one of {', '.join(OPTIONS)}, got {show(missing)}")
 
 
 def is_missing(cell: Any) -> bool:

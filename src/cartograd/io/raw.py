@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,19 @@ class Raw:
     def count(self) -> int:
         """How many rows."""
         return len(next(iter(self.columns.values()))) if self.columns else 0
+
+    @cached_property
+    def part_places(self) -> dict[str, tuple[str, int]]:
+        """The matrix and the place in it of each named part; the first where several have the name."""
+        places: dict[str, tuple[str, int]] = {}
+        for home, parts in self.parts.items():
+            for place, part in enumerate(parts):
+                places.setdefault(part, (home, place))
+        return places
+
+    def has(self, name: str) -> bool:
+        """Return whether a column, or a part of a matrix, has the name."""
+        return name in self.columns or name in self.part_places
 
     def row(self, place: int) -> str:
         """A row as a reader of the file would count it."""

@@ -15,15 +15,17 @@ from typing import Any
 import numpy
 import torch
 
+from cartograd.core.filenames import show_name
 from cartograd.engine import Tensor
-from cartograd.errors import CartogradError, DataFileError, FileAbsentError, FileAccessError, UnsupportedError
-from cartograd.io import builtin, choosing, frames, h5ad
+from cartograd.errors import CartogradError, FileAbsentError, FileAccessError, UnsupportedError
+from cartograd.io import arguments, builtin, choosing, frames, h5ad
 from cartograd.io.features import build
 from cartograd.io.formats import reader_for
 from cartograd.io.images import read_images
 from cartograd.io.learned import Learned
 from cartograd.io.limits import MAX_BYTES, check_total
 from cartograd.io.matrices import raw_of_array
+from cartograd.io.plainfile import check_plain, checked_path
 from cartograd.io.raw import Given, Options, Raw
 from cartograd.io.table import Table
 
@@ -108,31 +110,30 @@ def read(
     (3, 3)
     """
     options = Options(key, max_bytes, header, delimiter, encoding, verbose)
-    chosen = choosing.Choice(_names(columns), label, color, text, missing, _names(one_hot) or (), learned)
+    wanted, hot = arguments.names_of(columns, "columns"), arguments.names_of(one_hot, "one_hot")
+    chosen = choosing.Choice(wanted, label, color, text, missing, hot or (), learned)
     name = _name_of(source)
     with _named(name):
+        arguments.check(options, chosen)
         return build(_raw(source, name, options), chosen, name)
-
-
-def _names(names: Sequence[str] | str | None) -> Sequence[str] | None:
-    return [names] if isinstance(names, str) else names if names is None else [str(name) for name in names]
 
 
 def _name_of(source: Any) -> str:
     if isinstance(source, (str, os.PathLike)):
-        return "standard input" if source == STANDARD_INPUT else os.fspath(source)
+        return "standard input" if source == STANDARD_INPUT else checked_path(source)
     return type(source).__name__
 
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Put the name of the source before what went wrong with it."""
+    """Put the name of the source before what went wrong with it, in one line."""
+    shown = show_name(name)
     try:
         yield
     except CartogradError as error:
-        raise type(error)(f"{name}: {error}") from error.__cause__
+        raise type(error)(f"{shown}: {' '.join(str(error).split())}") from error.__cause__
     except OSError as error:
-        raise FileAccessError(f"{name}: it cannot be read: {error.strerror or error}") from error
+        raise FileAccessError(f"{shown}: it cannot be read: {error.strerror or error}") from error
 
 
 def _raw(source: Any, name: str, options: Options) -> Raw:
@@ -165,8 +166,7 @@ def _raw_of_path(source: str | os.PathLike[str], name: str, options: Options) ->
     given = Given(path, name)
     if path.is_dir():
         return read_images(given, options)
-    if not path.is_file():
-        raise DataFileError("it is neither a file nor a folder")
+    check_plain(path)
     return reader_for(given, options)(given, options)
 
 

@@ -35,17 +35,59 @@ def column_of(values: Sequence[Any]) -> Any:
         matrix = _matrix(values)
         if matrix is not None:
             return matrix
-    column = numpy.empty(len(values), dtype=object)
-    column[:] = [value if value is None or isinstance(value, str) else _written(value) for value in values]
+    return _texts(values)
+
+
+def sparse_column(values: Sequence[Any], rows: Sequence[int], count: int) -> Any:
+    """Return a column of `count` rows of which only some have a value; the others are missing.
+
+    Examples
+    --------
+    >>> sparse_column([1, 2], [0, 2], 4).tolist()
+    [1.0, nan, 2.0, nan]
+    """
+    found = column_of(values)
+    if found.ndim == 1 and found.dtype.kind in "iuf":
+        column = numpy.full(count, numpy.nan)
+        column[rows] = found
+        return column
+    column = numpy.full(count, None, dtype=object)
+    column[rows] = _texts(values)
     return column
 
 
-def first_odd_value(values: Sequence[Any]) -> tuple[int, str] | None:
-    """The first value that is no number in a column where nearly all are; None elsewhere."""
-    there = [(place, value) for place, value in enumerate(values) if value is not None]
-    odd = [(place, str(value)) for place, value in there if type(value) not in (int, float)]
+def first_odd_value(values: Sequence[Any], rows: Sequence[int]) -> tuple[int, str] | None:
+    """Return the row and text of the first value that is no number in a column where nearly all are, or None."""
+    there = [(row, value) for row, value in zip(rows, values, strict=True) if value is not None]
+    odd = [(row, value) for row, value in there if type(value) not in (int, float)]
     few = len(odd) == 1 or len(odd) <= FEW * len(there)
-    return odd[0] if odd and few and len(there) - len(odd) >= 2 else None
+    return (odd[0][0], str(odd[0][1])) if odd and few and len(there) - len(odd) >= 2 else None
+
+
+def encodable(text: str) -> str:
+    r"""Return a text with halves of characters, which no file format can hold, as question marks.
+
+    Examples
+    --------
+    >>> encodable("a\ud800b")
+    'a?b'
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
+def _texts(values: Sequence[Any]) -> Any:
+    """Return values as text, or None."""
+    column = numpy.empty(len(values), dtype=object)
+    column[:] = [
+        None if value is None else encodable(value if isinstance(value, str) else _written(value)) for value in values
+    ]
+    return column
 
 
 def _numbers(values: Sequence[Any], kinds: set[type]) -> Any:

@@ -8,16 +8,22 @@ from typing import Any
 import numpy
 import torch
 
+from cartograd.core.checks import show
 from cartograd.engine import Tensor
 from cartograd.errors import InputError, UnsupportedError
-from cartograd.io.values import column_of
+from cartograd.io.values import column_of, encodable
 
 
 def checked_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Every column as an array, (n,) or (n, d), all of one length."""
     if not columns:
         raise InputError("there are no columns to write")
-    arrays = {_checked_name(name): column_array(values, name) for name, values in columns.items()}
+    arrays: dict[str, Any] = {}
+    for given, values in columns.items():
+        name = _checked_name(given)
+        if name in arrays:
+            raise InputError(f"two columns would be called {show(name)}; rename one")
+        arrays[name] = column_array(values, name)
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise InputError(f"columns must be of one length, got {lengths}")
@@ -60,7 +66,7 @@ def spread(columns: dict[str, Any]) -> dict[str, Any]:
 def _checked_name(name: Any) -> str:
     if not isinstance(name, str):
         raise UnsupportedError(f"names of columns must be text, got {name!r}")
-    return _encodable(name)
+    return encodable(name)
 
 
 def _objects(values: Any) -> Any:
@@ -87,13 +93,4 @@ def _texts(array: Any) -> Any:
 def _text(value: Any) -> str | None:
     if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
         return None
-    return _encodable(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))
-
-
-def _encodable(text: str) -> str:
-    """Text without halves of characters, which no file format can hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text
+    return encodable(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))

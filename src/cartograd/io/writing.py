@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy
 
+from cartograd.core.filenames import show_name
 from cartograd.errors import InputError, OptionError
 from cartograd.io.atomic import open_atomic, replacing
 from cartograd.io.packages import required
+from cartograd.io.plainfile import checked_path
 from cartograd.io.spreadsheet import EMPTY_LINE, text_cell, written
 from cartograd.io.writable import checked_columns, spread
 
@@ -52,9 +54,11 @@ def write_table(path: str | os.PathLike[str], columns: Mapping[str, Any]) -> Non
     0.2,
     <BLANKLINE>
     """
-    suffix = Path(path).suffix.lower()
+    suffix = Path(checked_path(path)).suffix.lower()
     if suffix not in WRITERS:
-        raise OptionError(f"cannot write {os.fspath(path)}: its name must end in one of {', '.join(WRITERS)}")
+        raise OptionError(
+            f"cannot write {show_name(os.fspath(path))}: its name must end in one of {', '.join(WRITERS)}"
+        )
     WRITERS[suffix](path, checked_columns(columns))
 
 

@@ -12,9 +12,11 @@ from typing import Any
 import numpy
 import torch
 
+from cartograd.core.checks import show
 from cartograd.engine import Tensor
 from cartograd.errors import InputError, UnsupportedError
 from cartograd.neighbors import validate
+from cartograd.neighbors.frames import convert, frame_numbers, is_frame
 from cartograd.neighbors.rows import FileRows, Rows, SparseRows, TensorRows
 from cartograd.neighbors.sparse_input import as_csr
 
@@ -54,7 +56,7 @@ class Given:
 
 
 def intake(data: Any, name: str, device: torch.device | str | None) -> Given:
-    """Recognise `data`, check its shape and kind, and make `Rows` of it."""
+    """Recognize `data`, check its shape and kind, and make `Rows` of it."""
     device = None if device is None else validate.check_device(device)
     if isinstance(data, Tensor):
         data, kind = data.data.detach(), "tensor"
@@ -87,11 +89,15 @@ def _from_tensor(data: torch.Tensor, name: str, device: torch.device | str | Non
 def _from_array(data: Any, name: str) -> torch.Tensor:
     if isinstance(data, numpy.ma.MaskedArray):
         data = numpy.ma.filled(data.astype(numpy.float64) if data.dtype.kind in "biu" else data, numpy.nan)
-    elif hasattr(data, "to_numpy"):  # pandas and polars, without importing either
-        data = data.to_numpy()
+    elif is_frame(data):
+        data = frame_numbers(data, name)
+    elif hasattr(data, "to_numpy"):  # a series of pandas or polars, without importing either
+        data = convert(data.to_numpy, name, "to_numpy")
     elif isinstance(data, (list, tuple)) and any(isinstance(row, (torch.Tensor, Tensor)) for row in data):
         data = [numpy.asarray(row.detach().cpu()) if isinstance(row, torch.Tensor) else row for row in data]
-    array = validate.array_from(data, name)
+    elif hasattr(data, "__array__") and not isinstance(data, numpy.ndarray):
+        data = convert(lambda: numpy.asarray(data), name, "__array__")
+    array = convert(lambda: validate.array_from(data, name), name, "numpy.asarray")
     if array.dtype == object and array.ndim == 2:
         array = _plain_numbers(array, name)
     dtype = _float_of(array.dtype, name)
@@ -113,7 +119,8 @@ def _plain_numbers(array: Any, name: str) -> Any:
     for value in odd:
         if not isinstance(value, (str, bytes, complex, type(None))):
             raise UnsupportedError(
-                f"{name} holds {value!r} of type {type(value).__name__}: float() argument must be a string or a number"
+                f"{name} holds {show(value)}, of type {type(value).__name__}: float() argument must be a string or a "
+                "number"
             )
     return array
 
@@ -127,7 +134,7 @@ def _widened(array: Any, name: str) -> Any:
 
 
 def _from_sparse(data: Any, name: str, device: torch.device) -> SparseRows:
-    matrix = as_csr(data, name)
+    matrix = convert(lambda: as_csr(data, name), name, "tocsr")
     dtype = _float_of(matrix.dtype, name)
     matrix = matrix.astype(numpy.float64 if dtype == torch.float64 else numpy.float32)
     if not matrix.has_canonical_format:
