@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy
 import torch
-from torch.autograd.graph import get_gradient_edge
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from cartograd.engine import modes
@@ -18,6 +17,7 @@ from cartograd.engine.apply import record, record_many, wrap
 from cartograd.engine.plan import Plan
 from cartograd.engine.primitive import Primitive
 from cartograd.engine.tensor import Tensor, from_raw
+from cartograd.engine.torch_graph import edge_of_torch, leaves_of
 from cartograd.errors import InplaceError, NotTwiceDifferentiableError
 
 MODULE_METHODS = (torch.ScriptMethod,)
@@ -45,7 +45,7 @@ class TorchCall:
 
     def __init__(self, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
         self.inputs = inputs
-        self.outputs = [get_gradient_edge(output) for output in outputs]
+        self.outputs = [edge_of_torch(output) for output in outputs]
 
 
 class TorchPlan(Plan):
@@ -66,9 +66,10 @@ class TorchPlan(Plan):
     def ask(self, call: TorchCall, seeds: list[torch.Tensor], create_graph: bool) -> Any:
         """``torch.autograd.grad`` of the call, its errors as ours."""
         try:
-            return torch.autograd.grad(
-                call.outputs, call.inputs, seeds, retain_graph=True, create_graph=create_graph, allow_unused=True
-            )
+            with modes.left_to_torch:
+                return torch.autograd.grad(
+                    call.outputs, call.inputs, seeds, retain_graph=True, create_graph=create_graph, allow_unused=True
+                )
         except RuntimeError as error:
             text = str(error)
             if "not implemented" in text or "once_differentiable" in text or "not differentiable" in text:
@@ -98,7 +99,7 @@ def run_torch(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         values.append(data)
     args, kwargs = tree_unflatten(values, structure)
     hidden = recorded and isinstance(function, MODULE_METHODS)
-    with torch.set_grad_enabled(bool(edges) or hidden):
+    with torch.set_grad_enabled(bool(edges) or hidden), modes.left_to_torch:
         if modes.watchers and modes.watch.savers:
             result = modes.watch.savers[-1].call(function, args, kwargs)
         else:
@@ -112,8 +113,6 @@ def run_torch(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 def _parameters_below(result: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     """Return the leaves of the torch graph of `result` that are not among `inputs`."""
-    from cartograd.engine.torch_graph import leaves_of
-
     given = set(map(id, inputs))
     return [leaf for leaf in leaves_of(tree_flatten(result)[0]) if id(leaf) not in given]
 

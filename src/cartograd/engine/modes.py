@@ -14,6 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from cartograd.engine.tensor import Tensor
+from cartograd.engine.transparent import lifted
 
 no_grad = torch.no_grad
 enable_grad = torch.enable_grad
@@ -21,8 +22,14 @@ set_grad_enabled = torch.set_grad_enabled
 is_grad_enabled = torch.is_grad_enabled
 
 _MAKES_NO_GRAPH = {
+    "__deepcopy__",
     "__get__",
+    "__reduce_ex__",
+    "__repr__",
     "__set__",
+    "_make_subclass",
+    "as_subclass",
+    "grad",
     "requires_grad_",
     "detach",
     "detach_",
@@ -38,6 +45,8 @@ _MAKES_NO_GRAPH = {
     "retain_grad",
     "untyped_storage",
 }
+_VIEWING = {getattr(torch.Tensor, name).__get__ for name in ("T", "mT", "H", "mH", "real", "imag")}
+"""Attributes that are views of the tensor, so part of the graph."""
 
 
 class recording(TorchFunctionMode):
@@ -56,20 +65,38 @@ class recording(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
-        quiet = name in _MAKES_NO_GRAPH or (name.endswith("_") and not name.endswith("__"))
-        if quiet or not torch.is_grad_enabled() or not _has_leaf(args, kwargs):
+        if watch.torchs or not torch.is_grad_enabled() or _makes_no_graph(func) or not _has_leaf((args, kwargs)):
             return func(*args, **kwargs)
+        from cartograd.engine.inplace import changes_argument
+
+        if not changes_argument(func, args, kwargs):
+            args, kwargs = _lifted_inside(args), _lifted_inside(kwargs)
         return Tensor.__torch_function__(func, types, args, kwargs)
 
 
-def _has_leaf(args: Any, kwargs: dict[str, Any]) -> bool:
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, torch.Tensor) and value.requires_grad:
-            return True
-        if isinstance(value, (list, tuple)) and _has_leaf(value, {}):
-            return True
-    return False
+def _makes_no_graph(func: Any) -> bool:
+    name = getattr(func, "__name__", "")
+    quiet = name in _MAKES_NO_GRAPH or (name.endswith("_") and not name.endswith("__"))
+    return quiet and func not in _VIEWING
+
+
+def _has_leaf(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.requires_grad
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return False
+    return any(map(_has_leaf, value))
+
+
+def _lifted_inside(value: Any) -> Any:
+    """Replace the Parameters in a structure of lists, tuples and dicts, so that views of them are recorded, too."""
+    if type(value) in (list, tuple):
+        return type(value)(map(_lifted_inside, value))
+    if type(value) is dict:
+        return {key: _lifted_inside(item) for key, item in value.items()}
+    return lifted(value)
 
 
 class _Watch(threading.local):
@@ -78,6 +105,7 @@ class _Watch(threading.local):
     savers: tuple[Any, ...] = ()  # who keeps saved values, innermost last; see `stored`
     budget: Any = None  # the innermost memory budget
     capture: Any = None  # the recording of a step, while one is made
+    torchs = 0  # above 0 while torch's autograd runs a function for us: `recording` must not record inside it
     replaying = False  # whether what runs now has run before, so that its side effects must not happen again
 
 
@@ -85,6 +113,21 @@ watch = _Watch()
 """This thread's modes. `watchers` counts all threads', so that an op need not look here when it is 0."""
 watchers = 0
 _lock = threading.Lock()
+
+
+class LeftToTorch:
+    """Run the block with `recording` off: torch's autograd records what happens there."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        watch.torchs += 1
+
+    def __exit__(self, *exc: object) -> None:
+        watch.torchs -= 1
+
+
+left_to_torch = LeftToTorch()
 
 
 def add_watchers(count: int) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.autograd.graph import get_gradient_edge
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from cartograd.engine import modes
 from cartograd.engine.accumulate import raw
@@ -29,9 +29,15 @@ def is_torchs_result(edge: Any) -> bool:
     return isinstance(edge, torch.Tensor) and edge.grad_fn is not None
 
 
+def edge_of_torch(tensor: torch.Tensor) -> GradientEdge:
+    """Return the place of `tensor` in torch's graph."""
+    with modes.left_to_torch:  # torch makes a view of a leaf to find it
+        return get_gradient_edge(tensor)
+
+
 def functions_below(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
     """Yield every function of the torch graphs under `tensors`, each once, in an order that the graphs decide."""
-    stack = [get_gradient_edge(tensor).node for tensor in tensors if tensor.requires_grad]
+    stack = [edge_of_torch(tensor).node for tensor in tensors if tensor.requires_grad]
     seen = set()
     while stack:
         function = stack.pop()
@@ -48,7 +54,7 @@ def leaves_of(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
 
 def results_leading_to(roots: list[Any], targets: list[Any]) -> set[int]:
     """Return the ids of those results of torch under `roots` that were computed from one of `targets`."""
-    wanted = {get_gradient_edge(target).node for target in targets if isinstance(target, torch.Tensor)}
+    wanted = {edge_of_torch(target).node for target in targets if isinstance(target, torch.Tensor)}
     if not wanted:
         return set()
     edges = [*roots, *(parent for node in walk(roots) for parent in node.parents)]
@@ -71,9 +77,10 @@ def hand_over(task: Pass) -> None:
         task.captured.update({id(edge): one for edge, one in zip(inputs, found, strict=True) if one is not None})
         return
     _refuse_recorded(tensors, totals)
-    torch.autograd.backward(
-        tensors, [raw(total) for total in totals], task.retain_graph, task.create_graph, inputs=inputs
-    )
+    with modes.left_to_torch:
+        torch.autograd.backward(
+            tensors, [raw(total) for total in totals], task.retain_graph, task.create_graph, inputs=inputs
+        )
 
 
 def _refuse_recorded(tensors: list[torch.Tensor], totals: list[Any]) -> None:
@@ -90,9 +97,10 @@ def _gradients(task: Pass, tensors: list[torch.Tensor], totals: list[Any], input
     """Return the gradient at each of `inputs`, None where there is none; recorded if the pass is."""
     recorded = {i: total for i, total in enumerate(totals) if type(total) is Tensor and total.requires_grad}
     seeds = [raw(total).detach().requires_grad_(i in recorded) for i, total in enumerate(totals)]
-    found = torch.autograd.grad(
-        tensors, inputs, seeds, task.retain_graph, create_graph=task.create_graph, allow_unused=True
-    )
+    with modes.left_to_torch:
+        found = torch.autograd.grad(
+            tensors, inputs, seeds, task.retain_graph, create_graph=task.create_graph, allow_unused=True
+        )
     if not recorded:
         return [from_raw(one, one) if one is not None and one.requires_grad else one for one in found]
     return _recorded_gradients(found, inputs, [seeds[i] for i in recorded], list(recorded.values()))
