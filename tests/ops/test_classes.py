@@ -161,3 +161,17 @@ class TestCTC:
         log_probs = cartograd.tensor(torch.log_softmax(values(6, 2, 4), 2), requires_grad=True)
         with pytest.raises(NotTwiceDifferentiableError, match="twice"):
             cartograd.grad(F.ctc_loss(log_probs, *self.ARGS), log_probs, create_graph=True)
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("loss", [F.nll_loss, F.cross_entropy])
+def test_classes_of_images_whose_channels_are_last(loss, reduction):
+    target = torch.randint(0, 3, (2, 4, 5), generator=torch.Generator().manual_seed(0))
+    weight = torch.tensor([0.5, 9, 1, 9, 2, 9], dtype=torch.float64)[::2]
+
+    def call(x):
+        image = x.permute(0, 3, 1, 2)
+        image = image if isinstance(x, cartograd.Tensor) else image.contiguous()  # torch's nll_loss refuses these
+        return loss(image, target, weight, reduction=reduction)
+
+    agree(call, values(2, 4, 5, 3))

@@ -146,3 +146,21 @@ def test_a_sparse_gradient_is_torchs():
     layer(cartograd.tensor(INDEX)).sum().backward()
     assert layer.weight.grad.is_sparse
     assert layer.weight.grad.to_dense()[:, 0].tolist() == [1, 2, 0, 2, 1]
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_strided_indices(mode):
+    index = torch.stack([FLAT, 4 - FLAT], 1)[:, 0]
+    offsets = torch.stack([OFFSETS, OFFSETS], 1)[:, 0]
+    agree(lambda w: F.embedding_bag(index, w, offsets, mode=mode), randn(5, 2))
+    agree(lambda w: F.embedding_bag(cartograd.tensor(index) if isinstance(w, cartograd.Tensor) else index, w, offsets,
+                                    mode=mode), randn(2, 5).T)  # fmt: skip
+
+
+def test_bags_of_strided_weights_of_samples():
+    index = torch.stack([FLAT, 4 - FLAT], 1)[:, 0]
+    agree(
+        lambda w, s: F.embedding_bag(index, w, OFFSETS, mode="sum", per_sample_weights=s[:, 1]),
+        randn(5, 2),
+        randn(6, 3, seed=1),
+    )

@@ -94,3 +94,8 @@ def test_normalize():
     agree(lambda x: F.normalize(x, p=1, dim=0, eps=0.5), torch.tensor([[0.0, 3.0], [0.1, -4.0]], dtype=torch.float64))
     unit = cartograd.tensor(randn(2, 3), requires_grad=True)
     assert cartograd.gradgradcheck(lambda x: F.normalize(x), unit)
+
+
+def test_pdist_of_a_transpose():
+    agree(lambda x: torch.pdist(x.T), randn(3, 5))
+    agree(lambda x: torch.pdist(x[:, ::2], p=3), randn(5, 4))

@@ -113,3 +113,18 @@ def test_trace_of_a_matrix_that_is_not_square():
 def test_float32_stays_float32():
     for function in (torch.linalg.det, torch.linalg.inv, torch.linalg.cholesky):
         assert agree(function, spd(3, 3).float())[0].dtype is torch.float32
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3)])
+def test_the_logdet_of_complex_matrices_is_complex(shape):
+    generator = torch.Generator().manual_seed(0)
+    value = torch.randn(shape, dtype=torch.complex128, generator=generator)
+    other, mine = value.clone().requires_grad_(), cartograd.tensor(value, requires_grad=True)
+    expected, found = torch.logdet(other), torch.logdet(mine)
+    assert expected.imag.abs().min() > 0.1
+    torch.testing.assert_close(found.data, expected.detach())
+    seed = torch.full(expected.shape, 1 - 2j, dtype=expected.dtype)
+    expected.backward(seed)
+    found.backward(seed)
+    torch.testing.assert_close(mine.grad.data, other.grad)
+    torch.testing.assert_close(torch.logdet(cartograd.tensor(value)).data, expected.detach())

@@ -315,3 +315,44 @@ def test_gradients_of_parameters_by_name():
     expected = torch.autograd.grad(module(x.data).exp().sum(), [module.weight, module.bias])
     for mine, other in zip(found, expected, strict=True):
         close(mine, other)
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 3, 5), (1, 4, 2, 3, 3), (2, 4, 1, 1), (1, 4, 1, 5)])
+def test_group_norm_where_the_memory_format_is_ambiguous(shape):
+    torch.manual_seed(0)
+    form = torch.channels_last if len(shape) == 4 else torch.channels_last_3d
+    x, weight, bias, seed = randn(*shape).contiguous(memory_format=form), randn(4), randn(4), randn(*shape)
+    other = x.clone(memory_format=torch.contiguous_format).requires_grad_()
+    mine = cartograd.tensor(x, requires_grad=True)
+    expected, found = F.group_norm(other, 2, weight, bias), F.group_norm(mine, 2, weight, bias)
+    expected.backward(seed)
+    found.backward(seed)
+    close(found, expected)
+    close(mine.grad, other.grad)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("norm", [nn.BatchNorm2d, nn.InstanceNorm2d, lambda count: nn.GroupNorm(2, count)])
+@pytest.mark.parametrize("arrange", [lambda p: torch.stack([p, -p], 1)[:, 0], lambda p: p[:1].expand(p.shape)])
+def test_strided_and_expanded_parameters(norm, arrange, training):
+    torch.manual_seed(0)
+    dense = norm(4).double().train(training)
+    module = copy.deepcopy(dense)
+    for name, values in (("weight", randn(4)), ("bias", randn(4))):
+        if getattr(dense, name) is None:
+            values = None
+        else:
+            setattr(module, name, nn.Parameter(arrange(values)))
+            setattr(dense, name, nn.Parameter(arrange(values).contiguous()))
+    if getattr(module, "running_mean", None) is not None:
+        module.running_mean = torch.stack([module.running_mean, randn(4)], 1)[:, 0]
+    x, seed = randn(2, 4, 3, 5).contiguous(memory_format=torch.channels_last), randn(2, 4, 3, 5)
+    seed = seed.contiguous(memory_format=torch.channels_last)
+    mine, other = ours(x), x.clone(memory_format=torch.contiguous_format).requires_grad_()
+    found, expected = module(mine), dense(other)
+    found.backward(seed)
+    expected.backward(seed.contiguous())
+    close(found, expected)
+    close(mine.grad, other.grad)
+    for one, another in zip(module.parameters(), dense.parameters(), strict=True):
+        close(one.grad, another.grad)

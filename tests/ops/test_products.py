@@ -184,3 +184,9 @@ def test_beta_zero_ignores_the_input():
     nan = torch.full((2, 2), float("nan"), dtype=torch.float64)
     gradient = agree(lambda x, a, b: torch.addmm(x, a, b, beta=0), nan, randn(2, 3), randn(3, 2))[0]
     assert (gradient == 0).all()
+
+
+@pytest.mark.parametrize("other", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_outer_of_two_dtypes(dtype, other):
+    agree(torch.outer, randn(3, dtype=dtype), randn(4, seed=1).mul(5).to(other))

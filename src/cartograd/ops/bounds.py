@@ -146,7 +146,23 @@ def _(make: Any) -> Any:
     return torch.tensor([[-0.8, 0.1, 0.9], [0.2, -0.7, 0.8]], dtype=torch.float64), make(3, low=-0.6, high=0.0)
 
 
-@primitive("sign", "sgn")
+@primitive("sgn")
+def sgn(input: Tensor) -> Tensor:
+    """-1, 0 or 1, as `sign`; of a complex number, that number divided by its absolute value.   d/dinput = 0"""
+    return torch.sgn(input)
+
+
+@sgn.vjp("input")
+def _(g: Tensor) -> Tensor:
+    return no_gradient(g)
+
+
+@sgn.example
+def _(make: Any) -> Any:
+    return (make(2, 3, low=1.1, high=1.9),)
+
+
+@primitive("sign")
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1.   d/dinput = 0"""
     return torch.sign(input)

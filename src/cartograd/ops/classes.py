@@ -57,7 +57,7 @@ def _nll_gradient(
 ) -> Any:
     if log_probs.dim() < 3:
         return _nll_backward(g, log_probs, target, weight, reduction, ignore_index, total)
-    image = _as_image(log_probs, (log_probs.shape[1],))
+    image = _as_image(log_probs.contiguous(), (log_probs.shape[1],))  # the kernel refuses other strides
     if reduction == NONE:
         g = _as_image(g, ())
     gradient = _nll2d_backward(g, image, _as_image(target, ()), weight, reduction, ignore_index, total)

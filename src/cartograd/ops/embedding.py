@@ -94,9 +94,15 @@ def embedding_bag(
     d/dweight = g of the bag, times the sample's weight, divided by the size of the bag for the mean, added up row by
     row; for the maximum g goes to the winning row. d/dper_sample_weights = g of the bag times the row.
     """
+    indices, offsets, per_sample_weights = _contiguous(indices, offsets, per_sample_weights)
     options = (scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)
     outs = _bag(weight, indices, offsets, *options)
     return outs, Bags(outs[1], outs[2], outs[3], scale_grad_by_freq, mode, padding_idx, weight.shape[0])
+
+
+def _contiguous(*given: Any) -> tuple[Any, ...]:
+    """Return tensors as the kernels read them: as if they were contiguous, whatever their strides."""
+    return tuple(None if one is None else one.contiguous() for one in given)
 
 
 class Bags(NamedTuple):
@@ -116,6 +122,7 @@ def _(g: Any, indices: Tensor, offsets: Tensor, per_sample_weights: Any, extra: 
     g = g[0]
     if isinstance(g, Recorded) or extra.scale_grad_by_freq:  # torch's kernel takes the counts of other rows
         return _bag_gradient(g, indices, offsets, per_sample_weights, extra)
+    indices, offsets, per_sample_weights = _contiguous(indices, offsets, per_sample_weights)
     places = (indices, offsets, extra.bag_of_sample, extra.sizes, extra.winners)
     return _bag_backward(g, *places, extra.rows, False, extra.mode, False, per_sample_weights, extra.padding_idx)
 
@@ -143,7 +150,7 @@ def _bag_gradient(g: Any, indices: Tensor, offsets: Tensor, per_sample_weights: 
 def _(g: Any, weight: Any, indices: Tensor, offsets: Tensor, extra: Any) -> Any:
     g = g[0]
     if not isinstance(g, Recorded):
-        places = (indices, offsets, extra.bag_of_sample)
+        places = (*_contiguous(indices, offsets), extra.bag_of_sample)
         return _bag_weights_backward(g, weight, *places, extra.mode, extra.padding_idx)
     products = (_spread(g, indices, offsets) * torch.index_select(weight, 0, indices)).sum(-1)
     return products.masked_fill(indices == extra.padding_idx, 0)

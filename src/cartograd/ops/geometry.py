@@ -102,7 +102,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 @pdist.vjp("input")
 def _(g: Any, input: Any, p: float, out: Any) -> Any:
     if not isinstance(g, Recorded):
-        return _pdist_backward(g.contiguous(), input, p, out)
+        return _pdist_backward(g.contiguous(), input.contiguous(), p, out)
     first, second = torch.triu_indices(input.shape[0], input.shape[0], 1, device=g.device)
     difference = torch.index_select(input, 0, first) - torch.index_select(input, 0, second)
     pull = _pull(g, difference, out, float(p))

@@ -179,6 +179,9 @@ def split_at(input: Tensor, places: int | Sequence[int], dim: int = 0) -> Any:
     return torch.tensor_split(input, places, dim)
 
 
+split_at.torch_functions = [torch.tensor_split]  # for complex numbers
+
+
 @split_at.vjp("input")
 def _(g: Any, dim: int) -> Tensor:
     return torch.cat(g, dim)

@@ -102,3 +102,32 @@ def blank(shape: tuple[int, ...], g: Tensor) -> Tensor:
     if len(shape) == 4 and not g.is_contiguous() and g.is_contiguous(memory_format=torch.channels_last):
         return torch.empty(shape, dtype=g.dtype, device=g.device, memory_format=torch.channels_last)
     return torch.empty((), dtype=g.dtype, device=g.device).expand(shape)
+
+
+_AXES_LAST = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
+_AXES_SECOND = {4: (0, 3, 1, 2), 5: (0, 4, 1, 2, 3)}
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def regular(input: Tensor) -> Tensor:
+    """Return `input` with the usual strides along axes of size 1, where they mean nothing.
+
+    Some kernels choose between memory formats by looking at those strides, too, and then read the wrong one.
+    """
+    if 1 not in input.shape:
+        return input
+    if input.is_contiguous():
+        return input.view(-1).view(input.shape)
+    axes = input.dim()
+    if axes in _FORMATS and input.is_contiguous(memory_format=_FORMATS[axes]):
+        last = input.permute(_AXES_LAST[axes])
+        return last.view(-1).view(last.shape).permute(_AXES_SECOND[axes])
+    return input
+
+
+def dense(input: Tensor) -> Tensor:
+    """Return `input` contiguous, or channels-last where the kernels know that (on the CPU)."""
+    axes = input.dim()
+    if input.is_cpu and axes in _FORMATS and input.is_contiguous(memory_format=_FORMATS[axes]):
+        return regular(input)
+    return regular(input.contiguous())

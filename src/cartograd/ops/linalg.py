@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cartograd.engine.fallback import run_torch
 from cartograd.engine.primitive import composite, primitive
 from cartograd.engine.tensor import Tensor as Recorded
 
@@ -106,7 +107,9 @@ def _(make: Any) -> Any:
 
 @composite("logdet")
 def logdet(A: Any) -> Any:
-    """Log of the determinant; NaN where that is negative."""
+    """Log of the determinant; NaN where that is negative. That of complex matrices is complex, and torch's."""
+    if A.is_complex():
+        return run_torch(torch.logdet, (A,), {})
     sign, log = torch.linalg.slogdet(A)
     return torch.where(sign == -1, float("nan"), log)
 

@@ -16,7 +16,7 @@ from cartograd.engine.accumulate import raw
 from cartograd.engine.primitive import composite, primitive
 from cartograd.engine.transparent import lifted
 from cartograd.errors import OptionError
-from cartograd.ops.layout import channels_last
+from cartograd.ops.layout import channels_last, dense, regular
 
 aten = torch.ops.aten
 _batch_norm_forward = torch._batch_norm_impl_index
@@ -49,6 +49,11 @@ def _require_several(size: tuple[int, ...], count: int, what: str) -> None:
         raise ValueError(f"Expected more than 1 {what} when training, got input size {tuple(size)}")
 
 
+def _contiguous(parameter: Tensor | None) -> Tensor | None:
+    """Return a parameter as the kernels read it: as if it were contiguous, whatever its strides."""
+    return None if parameter is None else parameter.contiguous()
+
+
 def _nothing(input: Tensor, weight: Tensor | None, need: Needs) -> tuple[Any, Any, Any]:
     """The gradients of the norm of an empty batch: zeros. The kernels do not know it."""
     like = input if weight is None else weight
@@ -72,7 +77,7 @@ def native_batch_norm(
     The kernel writes the new running statistics into `running_mean` and `running_var`; nothing is computed from them.
     """
     given = (running_mean, running_var, True, momentum, eps, torch.backends.cudnn.enabled)
-    out, *saved = _batch_norm_forward(input, weight, bias, *given)
+    out, *saved = _batch_norm_forward(regular(input), weight, bias, *given)
     return out, tuple(saved)
 
 
@@ -81,7 +86,8 @@ def _(g: Tensor, input: Tensor, weight: Tensor | None, eps: float, extra: Any, n
     if input.numel() == 0:
         return _nothing(input, weight, need)
     mean, rstd, reserve, kind = extra
-    return _batch_norm_backward(kind, input, g, weight, None, None, mean, rstd, True, eps, need, reserve)
+    both = (regular(input), regular(g))
+    return _batch_norm_backward(kind, *both, _contiguous(weight), None, None, mean, rstd, True, eps, need, reserve)
 
 
 @native_batch_norm.example
@@ -125,7 +131,8 @@ def _(g: Tensor, input: Tensor, weight: Tensor | None, eps: float, extra: Any, n
     if input.numel() == 0:
         return _nothing(input, weight, (False, *need))[1:]
     mean, var = extra
-    return _frozen_backward(g, input, weight, mean, var, mean, (var + eps).rsqrt(), False, eps, (False, *need))[1:]
+    given = (regular(g), regular(input), _contiguous(weight), mean, var, mean, (var + eps).rsqrt())
+    return _frozen_backward(*given, False, eps, (False, *need))[1:]
 
 
 @frozen_batch_norm.example
@@ -270,14 +277,6 @@ def _instance_norm(
     return out.reshape(input.shape)
 
 
-def _dense(input: Tensor) -> Tensor:
-    """Contiguous, or channels-last where the kernel knows that (on the CPU)."""
-    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    if input.is_cpu and input.dim() in formats and input.is_contiguous(memory_format=formats[input.dim()]):
-        return input
-    return input.contiguous()
-
-
 def _sizes(input: Tensor) -> tuple[int, int, int]:
     """Batch, channels, and elements a channel."""
     return input.shape[0], input.shape[1], math.prod(input.shape[2:])
@@ -289,15 +288,16 @@ def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None,
 
     d/dinput = rstd * (h - mean(h) - n * mean(h * n)),  d/dweight = sum(g * n),  d/dbias = sum(g)
     """
-    out, mean, rstd = torch.native_group_norm(_dense(input), weight, bias, *_sizes(input), num_groups, eps)
+    weight, bias = _contiguous(weight), _contiguous(bias)
+    out, mean, rstd = torch.native_group_norm(dense(input), weight, bias, *_sizes(input), num_groups, eps)
     return out, (mean, rstd)
 
 
 @native_group_norm.vjp("input", "weight", "bias")
 def _(g: Tensor, input: Tensor, weight: Tensor | None, num_groups: int, extra: Any, need: Needs) -> Any:
-    input = _dense(input)
-    g = g.contiguous() if input.is_contiguous() else torch.empty_like(input).copy_(g)
-    return _group_norm_backward(g, input, *extra, weight, *_sizes(input), num_groups, need)
+    input = dense(input)
+    g = regular(g.contiguous()) if input.is_contiguous() else torch.empty_like(input).copy_(g)
+    return _group_norm_backward(g, input, *extra, _contiguous(weight), *_sizes(input), num_groups, need)
 
 
 @native_group_norm.restate

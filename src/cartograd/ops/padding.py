@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cartograd.engine.fallback import run_torch
 from cartograd.engine.primitive import composite, primitive
 from cartograd.ops.layout import blank
 
@@ -80,5 +81,7 @@ def _(make: Any) -> Any:
 
 @composite("constant_pad_nd")
 def constant_pad_nd(input: Any, pad: Any, value: float = 0) -> Any:
-    """`pad` with a constant."""
+    """`pad` with a constant, which may be complex."""
+    if input.is_complex():
+        return run_torch(torch.constant_pad_nd, (input, pad, value), {})
     return F.pad(input, pad, "constant", value)

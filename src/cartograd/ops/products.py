@@ -11,6 +11,7 @@ from torch import Tensor
 from cartograd.engine.fastpath import binary, specialise
 from cartograd.engine.primitive import composite, primitive
 from cartograd.engine.tensor import Tensor as Recorded
+from cartograd.ops.reduce import cast
 
 _linear = torch._C._nn.linear
 
@@ -229,20 +230,23 @@ def vdot(input: Any, other: Any) -> Any:
     return torch.dot(input.conj() if input.is_complex() else input, other)
 
 
-@primitive("outer", "ger")
+@primitive("outer", "ger", broadcasts=True)
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """input[i] * vec2[j].   d/dinput = g @ vec2,  d/dvec2 = g^T @ input"""
+    """input[i] * vec2[j].   d/dinput = g @ vec2,  d/dvec2 = g^T @ input
+
+    The two may have different dtypes: the engine casts each gradient to its input's.
+    """
     return torch.outer(input, vec2)
 
 
 @outer.vjp("input")
 def _(g: Tensor, vec2: Tensor) -> Tensor:
-    return torch.mv(g, vec2)
+    return torch.mv(g, cast(vec2, g.dtype))
 
 
 @outer.vjp("vec2")
 def _(g: Tensor, input: Tensor) -> Tensor:
-    return torch.mv(g.t(), input)
+    return torch.mv(g.t(), cast(input, g.dtype))
 
 
 @outer.example

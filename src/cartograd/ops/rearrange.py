@@ -57,6 +57,9 @@ def interleave(input: Tensor, repeats: int, dim: int) -> Any:
     return torch.repeat_interleave(input, repeats, dim), input.shape
 
 
+interleave.torch_functions = [torch.repeat_interleave]  # for complex numbers
+
+
 @interleave.vjp("input")
 def _(g: Tensor, repeats: int, dim: int, extra: torch.Size) -> Tensor:
     after = dim % len(extra) + 1
