@@ -347,3 +347,33 @@ def test_grad_is_detached_unless_create_graph():
 def test_unknown_number_of_workers_is_refused():
     with pytest.raises((errors.CartogradError, ValueError), match="workers"):
         leaf(1.0).sum().backward(workers=0)
+
+
+# A trunk that several roots share
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize(
+    "trunk",
+    [lambda x: x + 1, lambda x: -x, lambda x: x.reshape(3, 2).T, lambda x: torch.cat([x, x]), lambda x: x.sum(0)],
+    ids=["add", "neg", "views", "cat", "sum"],
+)
+def test_a_trunk_that_saved_no_tensor_can_be_walked_from_each_root(trunk, workers):
+    value = torch.arange(6, dtype=torch.float64).reshape(2, 3)
+    other, x = value.clone().requires_grad_(), cartograd.tensor(value, requires_grad=True)
+    for leaf, options in ((other, {}), (x, {"workers": workers})):
+        shared = trunk(leaf)
+        roots = [shared.sum(), (shared * 2).mean(), shared.exp().sum()]
+        for root in roots:
+            root.backward(**options)
+    torch.testing.assert_close(x.grad.data, other.grad)
+    with pytest.raises(errors.GraphFreedError, match="retain_graph=True"):
+        roots[0].backward()
+
+
+def test_a_trunk_that_saved_tensors_cannot():
+    x = leaf(1.0, 2.0)
+    shared = x * x
+    shared.sum().backward()
+    with pytest.raises(errors.GraphFreedError, match="mul"):
+        (shared * 2).sum().backward()

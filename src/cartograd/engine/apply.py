@@ -244,6 +244,20 @@ def version_of(saved: Any) -> int:
     return version
 
 
+_METADATA = frozenset(
+    (type(None), bool, int, float, str, torch.Size, torch.dtype, torch.device, torch.layout, torch.memory_format)
+)
+
+
+def is_metadata(saved: Any) -> bool:
+    """Return whether the saved values are sizes, dtypes and the like alone: such a node can be walked any time."""
+    for value in saved:
+        kind = type(value)
+        if kind not in _METADATA and not ((kind is tuple or kind is list) and is_metadata(value)):
+            return False
+    return True
+
+
 def _not_of_this_form(op: Primitive, args: Any, kwargs: Any) -> Any:
     if op.torch_functions:
         from cartograd.engine.fallback import run_torch

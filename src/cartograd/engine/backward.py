@@ -21,7 +21,7 @@ import torch
 
 from cartograd.engine import modes
 from cartograd.engine.accumulate import ALONE, accumulate, fit, is_private, raw, require_fit, settle
-from cartograd.engine.apply import PICK
+from cartograd.engine.apply import PICK, is_metadata
 from cartograd.engine.graph import Leaf, Node, leads_to, walk
 from cartograd.engine.hooks import (
     call_hooks,
@@ -79,12 +79,15 @@ def run(
     """One pass from `roots`. Returns the totals at `targets` by the edge's id; stores ``.grad`` if `store`.
 
     A pass that is recorded, or captured, runs on one thread: the order of what it records is that of the threads.
+    Roots are freed whatever they saved, so that a second pass from them raises. Other nodes are only if they saved
+    tensors: another root may share them.
     """
     task = Pass(targets, create_graph if retain_graph is None else retain_graph, create_graph, store)
     seeds = [seed(root, gradient, create_graph) for root, gradient in zip(roots, gradients, strict=True)]
     if targets is not None:
         edges = [edge for edge, _ in seeds]
         task.useful = leads_to(edges, {id(target) for target in targets} | results_leading_to(edges, targets))
+    walked = [] if task.retain_graph else [edge for edge, _ in seeds if type(edge) is Node and edge.plan is not PICK]
     before, checked = torch.is_grad_enabled(), torch.is_anomaly_enabled()
     torch._C._set_grad_enabled(create_graph)
     if checked:
@@ -98,6 +101,9 @@ def run(
             task.walk(seeds)
         task.finish_leaves()
     finally:
+        for node in walked:
+            if type(node.saved) is tuple:
+                node.saved = None
         if checked:
             modes.add_watchers(-1)
         torch._C._set_grad_enabled(before)
@@ -209,7 +215,7 @@ class Pass:
             gradients = self.gradients(node, total, saved)
         else:
             gradients = self.gradients_of_stored(node, total, saved)
-        if not self.retain_graph:
+        if not (self.retain_graph or (type(saved) is tuple and is_metadata(saved))):
             node.saved = None
         parents = node.parents
         if len(gradients) != len(parents):

@@ -14,7 +14,7 @@ from torch import Tensor as Plain
 
 from cartograd.engine import modes
 from cartograd.engine.accumulate import fit
-from cartograd.engine.apply import version_of
+from cartograd.engine.apply import is_metadata, version_of
 from cartograd.engine.graph import CPU, Leaf, Node
 from cartograd.errors import InplaceError
 
@@ -136,7 +136,7 @@ def run_down(task: Pass, below: list[Any]) -> None:
                 else:
                     owned.add(id(edge))
                     slot[1] = slot[1] + gradient
-            if free:
+            if free and saved and (type(saved[0]) is Plain or not is_metadata(saved)):
                 node.saved = None
             saved = value = gradient = None  # hold on to nothing while the next node runs
             if following is not None:  # the next node, past heap and dictionary, if it is the newest left
