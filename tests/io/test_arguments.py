@@ -115,5 +115,5 @@ def test_names_that_become_equal_are_refused(tmp_path):
     with pytest.raises(DataFileError, match=r"two of its columns would be called 'a\?'"):
         read(tmp_path / "a.jsonl")
     with pytest.raises(InputError, match=r"two columns would be called 'a\?'"):
-        write_table(tmp_path / "b.csv", dict.fromkeys(["a\ud800", "a\udfff"], [1.0]))
+        write_table(tmp_path / "b.csv", {name: [1.0] for name in ("a\ud800", "a\udfff")})
     assert os.listdir(tmp_path) == ["a.jsonl"]

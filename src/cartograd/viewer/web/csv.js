@@ -2,11 +2,37 @@
 
 const IS_NUMBER = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i;
 
-/** A cell. One that a spreadsheet would take for a formula gets an apostrophe before it, so that it is text there, too. */
+const SIGN = /^[=+\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u207a-\u207c\u208a-\u208c\u2212]/;
+
+/** What spreadsheets leave out at the beginning of a cell: blanks, quotes and characters without a width. */
+const IGNORED = /^[\s"\0\x1c-\x1f\x85\u200b-\u200f\u2060\ufeff]+/;
+
+/** What parts cells or lines in some spreadsheet, whatever the delimiter and the quotes of the file are. */
+const SEPARATORS = /([,;|\t\n\r\v\f\x1c-\x1f\x85\u2028\u2029])/;
+
+const isNumber = (text) => IS_NUMBER.test(text.trim()) && !text.includes("\ufeff");
+
+function isFormula(part) {
+  const rest = part.replace(IGNORED, "");
+  return SIGN.test(rest) && !isNumber(rest);
+}
+
+/** A text with an apostrophe before each part that a spreadsheet would compute. Numbers stay. */
+function harmless(text) {
+  const broken = /^[\t\r\n]/.test(text);
+  if (isNumber(text) && !broken) return text;
+  if (broken) {
+    const rest = text.replace(IGNORED, "");
+    const start = text.length - rest.length + (SIGN.test(rest) ? 1 : 0);
+    return `'${text.slice(0, start)}${harmless(text.slice(start))}`;
+  }
+  return text.split(SEPARATORS).map((part) => (isFormula(part) ? `'${part}` : part)).join("");
+}
+
+/** A cell, in quotes where it needs them, and where it was made harmless. */
 function csvCell(text) {
-  const formula = /^[=+\-@\t\r]/.test(text) && !IS_NUMBER.test(text);
-  const safe = formula ? `'${text}` : text;
-  return formula || /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  const safe = harmless(text);
+  return safe !== text || /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
 /** The lines of a file, each with its end: row number, coordinates, every column. */
