@@ -35,7 +35,7 @@ def column_of(values: Sequence[Any]) -> Any:
         matrix = _matrix(values)
         if matrix is not None:
             return matrix
-    return _texts(values)
+    return texts_of(values)
 
 
 def sparse_column(values: Sequence[Any], rows: Sequence[int], count: int) -> Any:
@@ -52,7 +52,7 @@ def sparse_column(values: Sequence[Any], rows: Sequence[int], count: int) -> Any
         column[rows] = found
         return column
     column = numpy.full(count, None, dtype=object)
-    column[rows] = _texts(values)
+    column[rows] = texts_of(values)
     return column
 
 
@@ -81,8 +81,8 @@ def encodable(text: str) -> str:
     return text
 
 
-def _texts(values: Sequence[Any]) -> Any:
-    """Return values as text, or None."""
+def texts_of(values: Sequence[Any]) -> Any:
+    """Return values as text, or None where they are missing; what is neither becomes JSON."""
     column = numpy.empty(len(values), dtype=object)
     column[:] = [
         None if value is None else encodable(value if isinstance(value, str) else _written(value)) for value in values
