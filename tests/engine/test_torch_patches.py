@@ -117,6 +117,40 @@ def test_backward_hooks_of_modules_are_refused(register):
     assert layer.weight.grad.tolist() == [[3.0, 3.0]]
 
 
+class OursInside(torch.nn.Module):
+    """Its forward computes with a Parameter and a tensor of ours."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(2))
+
+    def forward(self, x):
+        return {"out": [cartograd.tensor(x) * self.weight]}
+
+
+@pytest.fixture
+def group():
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+def test_distributed_data_parallel_is_refused_where_it_would_not_average(group):
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+    x = torch.ones(3, 2)
+    with pytest.raises(errors.UnsupportedError, match=r"does not average .* torch.distributed.all_reduce"):
+        model(cartograd.tensor(x))
+    with cartograd.recording(), pytest.raises(errors.UnsupportedError, match="does not average"):
+        model(x)
+    with pytest.raises(errors.UnsupportedError, match="does not average"):
+        torch.nn.parallel.DistributedDataParallel(OursInside())(x)
+    with torch.no_grad():
+        assert torch.equal(model(cartograd.tensor(x)).data, model(x))
+    model(x).sum().backward()
+    assert model.module.weight.grad.tolist() == [[3.0, 3.0]]
+
+
 def test_a_missing_entry_is_named_in_one_line(monkeypatch, caplog):
     def install():
         replace(torch.utils.hooks, "no_such_name", lambda original: original)

@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from cartograd.engine.tensor import Tensor
 from cartograd.engine.transparent import lifted
@@ -72,6 +72,11 @@ class recording(TorchFunctionMode):
         if not changes_argument(func, args, kwargs):
             args, kwargs = _lifted_inside(args), _lifted_inside(kwargs)
         return Tensor.__torch_function__(func, types, args, kwargs)
+
+
+def is_recording() -> bool:
+    """Return whether the calling thread is inside a `recording` block."""
+    return any(isinstance(mode, recording) for mode in _get_current_function_mode_stack())
 
 
 def _makes_no_graph(func: Any) -> bool:

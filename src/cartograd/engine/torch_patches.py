@@ -9,6 +9,7 @@ so it is replaced here, each entry on its own:
 - ``torch.autograd.graph.saved_tensors_hooks`` tells torch's C++ code alone. It applies to what our ops save, too.
 - ``torch.distributions`` makes a tensor of a number in the default dtype if it sees no torch tensor beside it. It takes
   the dtype of a `Tensor` as well.
+- ``DistributedDataParallel`` averages gradients in torch's own backward pass only. It is refused where ours would run.
 - Functions of ``torch.jit`` refuse what is not a torch tensor. They run as functions without a rule of ours do.
 
 Without a `Tensor` among the arguments, torch's own code runs unchanged. A torch that has no such entry is still
@@ -27,8 +28,10 @@ from typing import Any
 import torch
 from torch import distributions
 from torch.utils import hooks
+from torch.utils._pytree import tree_leaves
 
 from cartograd.engine.fallback import run_torch
+from cartograd.engine.modes import is_recording
 from cartograd.engine.saved_hooks import saved_tensors_hooks
 from cartograd.engine.tensor import Tensor
 from cartograd.errors import UnsupportedError
@@ -125,6 +128,32 @@ def refusing(original: Any) -> Any:
     return checked
 
 
+def refuse_data_parallel() -> None:
+    """Make ``DistributedDataParallel`` raise where the gradients of its module would be computed by us."""
+    replace(torch.nn.parallel.DistributedDataParallel, "forward", refusing_forward)
+
+
+def refusing_forward(original: Any) -> Any:
+    """Return the ``forward`` that stands for `original`."""
+
+    def forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
+        recorded = torch.is_grad_enabled()
+        if recorded and (is_recording() or any(map(holds_tensor, (*inputs, *kwargs.values())))):
+            raise UnsupportedError(NEVER_AVERAGED)
+        output = original(self, *inputs, **kwargs)
+        if recorded and any(type(one) is Tensor and one.requires_grad for one in tree_leaves(output)):
+            raise UnsupportedError(NEVER_AVERAGED)  # an op of ours inside the module met its Parameters
+        return output
+
+    return forward
+
+
+NEVER_AVERAGED = (
+    "DistributedDataParallel does not average gradients that cartograd computes: call the wrapped module "
+    "(ddp.module) and average after backward(), for example with torch.distributed.all_reduce(parameter.grad)"
+)
+
+
 def replace_saved_hooks() -> None:
     """Make torch's ``saved_tensors_hooks`` apply to what our ops save."""
     replace(torch.autograd.graph.saved_tensors_hooks, "__enter__", entering)
@@ -191,6 +220,7 @@ REPLACEMENTS: dict[str, Callable[[], None]] = {
     "torch.autograd.Function": replace_apply,
     "functions of torch.jit": replace_script_call,
     "full backward hooks of modules": refuse_backward_hooks,
+    "DistributedDataParallel": refuse_data_parallel,
     "torch.autograd.graph.saved_tensors_hooks": replace_saved_hooks,
     "numbers as parameters of torch.distributions": replace_broadcast,
 }
