@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from cartograd.engine import modes
 from cartograd.engine.apply import autocasts
 from cartograd.engine.capture_program import Program
+from cartograd.engine.hooks import hook_keys
 from cartograd.engine.tensor import Tensor
 from cartograd.errors import OptionError
 
@@ -27,7 +28,8 @@ def capture(fn: Callable[..., Any], *examples: Any, cache: int = 8) -> Captured:
 
     `fn` may compute, call ``backward()``, change tensors in place, step an optimiser, return tensors. A replay gives
     the bits that `fn` would give. Arguments of other shapes, dtypes or devices, other Python numbers, a module switched
-    to ``eval()``, a Parameter that was frozen: each is recorded when it is first met. Recording changes nothing: what
+    to ``eval()`` or with another attribute (``dropout.p``), a Parameter, buffer or submodule that was replaced or
+    frozen, a hook that was added or removed: each is recorded when it is first met. Recording changes nothing: what
     `fn` did is undone.
 
     What Python decides from the values of tensors (``if loss > 1``, ``.item()``, ``.numpy()``, sizes that depend on
@@ -72,6 +74,7 @@ class Captured:
         self.fn = fn
         self._size = cache
         self._programs: OrderedDict[Any, list[Program]] = OrderedDict()
+        self._newest: list[Program] | None = None  # the last of them: the one used last
         self._lock = threading.RLock()
         self._latest = self._program(examples)
 
@@ -101,12 +104,15 @@ class Captured:
         if known is not None:
             for program in known:
                 if program.still_holds():
-                    self._programs.move_to_end(key)
+                    if known is not self._newest:
+                        self._programs.move_to_end(key)
+                        self._newest = known
                     return program
         made = Program(self.fn, args)
         known = self._programs.setdefault(key, [])
         known.insert(0, made)
         self._programs.move_to_end(key)
+        self._newest = known
         self._shrink()
         return made
 
@@ -124,7 +130,9 @@ def signature(args: tuple[Any, ...]) -> Any:
     for value in args:
         if type(value) is Tensor:
             data = value.data
-            parts.append((1, data.shape, data.stride(), data.dtype, data.device, value._edge is not None))
+            edge = value._edge
+            hooks = None if edge is None or edge.watchers is None else hook_keys(edge) or None
+            parts.append((1, data.shape, data.stride(), data.dtype, data.device, edge is not None, hooks))
         elif isinstance(value, torch.Tensor):
             parts.append((2, value.shape, value.stride(), value.dtype, value.device, value.requires_grad))
         elif value is None or type(value) in (int, float, bool, str):

@@ -12,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from cartograd.engine.capture_conditions import Conditions, Modules
 from cartograd.engine.capture_cuda import graphed
 from cartograd.engine.capture_lines import Line, Name, Operator
 from cartograd.engine.capture_record import Recorder
@@ -44,7 +45,7 @@ class Program:
     """The source of one recording, what it is bound to, and the conditions under which it holds."""
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        recorder = Recorder()
+        recorder = Recorder(Modules(fn, args))
         flat, _ = tree_flatten(args)
         inputs: list[Name] = []
         self._flat: list[Any] = []
@@ -55,12 +56,13 @@ class Program:
         with recording(recorder):
             result = fn(*args)
             recorder.refuse_torchs_graph()
+            recorder.refuse_replaced()
             self._describe(recorder, result)
             expected = _outcome(recorder, [one for one in self._flat if isinstance(one, torch.Tensor)])
         self._flat = [None if isinstance(one, torch.Tensor) else one for one in self._flat]
-        self.modules = list(recorder.modules.values())
-        self.looked = list(recorder.had_gradient.values())
-        self.parameters = [(one, one.data_ptr(), one.requires_grad) for one in recorder.parameters.values()]
+        leaves = [leaf for leaf, _ in recorder.gradients.values() if id(leaf) not in recorder.leaves]
+        looked = list(recorder.had_gradient.values())
+        self.still_holds = Conditions(recorder.modules, recorder.parameters.values(), leaves, looked).hold
         self._compile(recorder, inputs, args, expected, state)
 
     @staticmethod
@@ -151,19 +153,6 @@ class Program:
             elif isinstance(value, torch.Tensor):
                 tensors.append(value)
         return tensors + leaves if leaves else tensors
-
-    def still_holds(self) -> bool:
-        """Whether everything that Python saw when it was recorded is still so."""
-        for module, training in self.modules:
-            if module.training is not training:
-                return False
-        for leaf, had in self.looked:
-            if (leaf.grad is not None) is not had:
-                return False
-        for parameter, address, wanted in self.parameters:
-            if parameter.data_ptr() != address or parameter.requires_grad is not wanted:
-                return False
-        return True
 
     def run(self, args: tuple[Any, ...]) -> Any:
         """Replay the step on these arguments."""

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from cartograd.engine.capture_conditions import Modules
 from cartograd.engine.capture_lines import Line, Name, Operator, SizeError, Whole
 from cartograd.engine.fallback import TorchCall
 from cartograd.engine.graph import Node, calling_place, describe_place, next_number
@@ -27,11 +28,11 @@ from cartograd.errors import CaptureError
 class Recorder:
     """What is known of a step while it is recorded."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: Modules) -> None:
+        self.modules = modules
         self.lines: list[Line] = []
         self.constants: dict[Name, Any] = {}  # Parameters, buffers, leaves, functions: the same object every time
         self.roots: dict[Name, Name] = {}  # a view -> the name of what it is a view of
-        self.modules: dict[int, tuple[Any, bool]] = {}
         self.had_gradient: dict[int, tuple[Any, bool]] = {}  # leaves whose .grad was looked at first, and if it was
         self.parameters: dict[int, torch.Tensor] = {}
         self._had: dict[
@@ -105,6 +106,16 @@ class Recorder:
                         f"torch's own autograd has stored a gradient in a Parameter of shape {tuple(parameter.shape)}, "
                         "which a replay would not do: give the function cartograd.tensor(...) to compute with"
                     )
+
+    def refuse_replaced(self) -> None:
+        """Raise if the step has read a tensor of a module and put another in its place: a replay would not."""
+        read = {self._place(one)[0] for one in self.constants.values() if isinstance(one, torch.Tensor)}
+        for name, tensor in self.modules.replaced():
+            if self._place(tensor)[0] in read:
+                raise CaptureError(
+                    f"the captured function reads {name} and then sets it to another tensor, which a replay would not "
+                    "do: change it in place, for example with .copy_()"
+                )
 
     def _root_in(self, storage: int) -> Name | None:
         for name in self._names.get(storage, {}).values():

@@ -80,9 +80,9 @@ class Hooks:
         self.thread = threading.get_ident()
 
     def entered(self, module: Any, args: Any) -> None:
-        """A module runs: a recording holds as long as it is in the same mode."""
+        """A module runs: a recording holds as long as it stays as it is."""
         if threading.get_ident() == self.thread:
-            self.recorder.modules.setdefault(id(module), (module, module.training))
+            self.recorder.modules.enter(module)
 
     def steps(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """An optimiser begins a step: it is called as it is, what it does is no part of the source."""

@@ -50,6 +50,14 @@ def post_hooks(leaf: Any) -> list[Any]:
     return list((leaf._post_accumulate_grad_hooks or {}).values())
 
 
+def hook_keys(edge: Any) -> tuple[int, ...]:
+    """Return the keys of all hooks at a place in the graph, which differ from hook to hook."""
+    if type(edge) is Leaf or type(edge) is Node:
+        return () if edge.watchers is None else (*edge.watchers.hooks, *edge.watchers.post_hooks)
+    first, last = edge._backward_hooks, edge._post_accumulate_grad_hooks
+    return (*(first or ()), *(last or ())) if first or last else ()
+
+
 def owner(leaf: Any) -> Any:
     """The tensor a post-accumulate hook is called with."""
     if type(leaf) is not Leaf:
