@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy
 import torch
 
+from cartograd.core.checks import show
 from cartograd.engine import Tensor
 from cartograd.errors import InputError, UnsupportedError
 from cartograd.neighbors import FaissConfig, distance_tiles, search, validate
@@ -91,10 +92,7 @@ def given_neighbours(knn: Any, k: int | None, device: DeviceLike = None) -> Neig
     device : torch.device or str, default=None
         Where to put them.
     """
-    if not isinstance(knn, (tuple, list)) or len(knn) != 2:
-        raise UnsupportedError(f"knn must be the pair (indices, distances), got {type(knn).__name__}")
-    indices, distances = (_numbers(part).to(device) for part in knn)
-    _check_neighbours(indices, distances)
+    indices, distances = (part.to(device) for part in checked_lists(knn, "knn"))
     if not distances.is_floating_point() or distances.dtype in (torch.float16, torch.bfloat16):
         distances = distances.to(torch.float32)
     distances, order = torch.sort(distances, dim=1, stable=True)
@@ -108,32 +106,41 @@ def given_neighbours(knn: Any, k: int | None, device: DeviceLike = None) -> Neig
     return indices[:, :k], distances[:, :k]
 
 
-def _numbers(part: Any) -> torch.Tensor:
+def checked_lists(knn: Any, name: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return neighbor lists as tensors; refuse what is no pair of indices (n, k) and distances (n, k)."""
+    if not isinstance(knn, (tuple, list)) or len(knn) != 2:
+        raise UnsupportedError(f"{name} must be the pair (indices, distances), (n, k) each, got {show(knn)}")
+    indices, distances = (_numbers(part, name) for part in knn)
+    _check_lists(indices, distances, name)
+    return indices, distances
+
+
+def _numbers(part: Any, name: str) -> torch.Tensor:
     try:
         values = plain(part)
-    except (TypeError, ValueError):
-        raise UnsupportedError(f"knn must be two tables of numbers, got a {type(part).__name__} that is none") from None
+    except (TypeError, ValueError, RuntimeError):
+        raise UnsupportedError(f"{name} must be two tables of numbers, got {show(part)} in it") from None
     if values.is_complex():
-        raise UnsupportedError("knn must be two tables of real numbers, got complex ones")
+        raise UnsupportedError(f"{name} must be two tables of real numbers, got complex ones")
     return values
 
 
-def _check_neighbours(indices: torch.Tensor, distances: torch.Tensor) -> None:
+def _check_lists(indices: torch.Tensor, distances: torch.Tensor, name: str) -> None:
     if indices.dim() != 2 or indices.shape != distances.shape or not indices.numel():
         raise InputError(
-            "knn must be indices (n, k) and distances (n, k), got shapes "
+            f"{name} must be indices (n, k) and distances (n, k), got shapes "
             f"{tuple(indices.shape)} and {tuple(distances.shape)}"
         )
     if indices.is_floating_point() or indices.dtype == torch.bool:
-        raise UnsupportedError(f"the indices of knn must be whole numbers, got {indices.dtype}")
+        raise UnsupportedError(f"the indices of {name} must be whole numbers, got {indices.dtype}")
     low, high = (int(value) for value in torch.aminmax(indices))
     if low < 0 or high >= len(indices):
-        raise InputError(f"knn names row {low if low < 0 else high}, but there are {len(indices)} rows")
+        raise InputError(f"{name} names row {low if low < 0 else high}, but there are {len(indices)} rows")
     bad = ~(torch.isfinite(distances) & (distances >= 0))
     if bool(bad.any()):
         row, column = torch.nonzero(bad)[0].tolist()
         raise InputError(
-            f"the distances of knn must be finite and not negative, got {float(distances[row, column]):g} "
+            f"the distances of {name} must be finite and not negative, got {float(distances[row, column]):g} "
             f"at row {row}, column {column}"
         )
 

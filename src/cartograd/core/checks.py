@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy
 
+from cartograd.core.filenames import wrong_name
 from cartograd.errors import OptionError, UnsupportedError
 
 LONGEST = 80
@@ -90,6 +91,8 @@ class Whole:
 
     def check(self, value: Any, name: str) -> None:
         """Raise where the value is something else."""
+        if getattr(value, "shape", None) == () and not isinstance(value, numpy.integer):
+            raise UnsupportedError(f"{name} must be a whole number, got {show(value)}; write int(...)")
         count(value, name, self.low, self.high)
 
 
@@ -171,11 +174,9 @@ def check_path(value: Any, name: str) -> None:
     """Refuse what is no path: only texts and path objects, without NUL characters."""
     if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
         raise UnsupportedError(f"{name} must be a path as text, got {show(value)}")
-    text = os.fspath(value)
-    if not text or "\0" in text:
-        raise OptionError(f"{name} must be a path without NUL characters, got {show(text)}")
-    if any(0xD800 <= ord(letter) < 0xDC80 or 0xDCFF < ord(letter) <= 0xDFFF for letter in text):
-        raise OptionError(f"{name} must be a path that can be encoded, got {show(text)}")
+    wrong = wrong_name(os.fspath(value))
+    if wrong is not None:
+        raise OptionError(f"{name} must be the path of a file or folder, got {show(os.fspath(value))}: {wrong}")
 
 
 def check_function(value: Any, name: str) -> None:

@@ -11,6 +11,7 @@ import torch
 from cartograd.affinity import GaussianAffinity, StudentAffinity
 from cartograd.affinity.data import plain
 from cartograd.affinity.kernel import gaussian, student
+from cartograd.core.checks import shorten
 from cartograd.embedding.eigen import is_few, largest_eigenpairs
 from cartograd.embedding.estimator import Estimator, at_least_two_rows, detached, estimator, loses_nothing
 from cartograd.embedding.memory import GIB, free_bytes
@@ -18,7 +19,7 @@ from cartograd.embedding.placement import within_reach
 from cartograd.embedding.rowkeys import Register, row_keys
 from cartograd.embedding.singular import TOLERANCE, guess, upright
 from cartograd.embedding.source import largest_value, searchable
-from cartograd.errors import InputError, MemoryBudgetError, OptionError
+from cartograd.errors import CartogradError, InputError, MemoryBudgetError, OptionError, UnsupportedError
 from cartograd.neighbors import Graph, distance_tiles
 from cartograd.neighbors.intake import Given, intake
 from cartograd.neighbors.rows import TensorRows
@@ -200,13 +201,27 @@ class KernelPCA(Estimator):
     def _affinity(self) -> Any:
         return GaussianAffinity(zero_diag=False) if self.affinity is None else self.affinity
 
+    def _called(self, rows: Any) -> Any:
+        """Return the affinity of rows; an error of the caller's function is shown in a line that names `affinity`."""
+        affinity = self._affinity()
+        try:
+            return affinity(rows)
+        except CartogradError:
+            raise
+        except Exception as error:
+            name = getattr(affinity, "__name__", type(affinity).__name__)
+            said = f"{type(error).__name__}: {shorten(str(error))}"
+            raise UnsupportedError(
+                f"affinity {name!r} gives no kernel (n, n) of rows (n, d). It said: {said}"
+            ) from error
+
     def _kernel(self, given: Given) -> torch.Tensor:
         """K, (n, n) float64, a new matrix."""
         n = given.rows.count
         if self.affinity == "precomputed":
             K = torch.cat([given.rows.block(s, min(s + 1024, n)).to(torch.float64) for s in range(0, n, 1024)])
         else:
-            K = dense(self._affinity()(searchable(given.rows)))
+            K = dense(self._called(searchable(given.rows)))
             K = K.to(device=given.rows.device, dtype=torch.float64)
         if tuple(K.shape) != (n, n):
             raise InputError(f"the affinity of {n} rows must be a matrix {(n, n)}, got shape {tuple(K.shape)}")

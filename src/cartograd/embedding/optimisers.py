@@ -132,8 +132,8 @@ def check_optimizer(optimizer: Any, name: str) -> None:
 
 def check_scheduler(scheduler: Any, name: str) -> None:
     """Refuse what is no scheduler."""
-    if scheduler is not None:
-        scheduler_class(scheduler)
+    if scheduler is not None and scheduler_class(scheduler) is torch.optim.lr_scheduler.LRScheduler:
+        raise OptionError(f"{name} cannot be LRScheduler: it is abstract; use 'LinearLR', or None")
 
 
 def check_descent(optimizer: Any, lr: Any, optimizer_kwargs: Any, scheduler: Any, scheduler_kwargs: Any) -> None:

@@ -28,6 +28,9 @@ def check_start(init: Any, n: int | None, n_components: int) -> None:
             raise OptionError(f"unknown init {show(init)}: known are {', '.join(KINDS)}, or an array (n, n_components)")
         return
     points = _points(init)
+    if points.dim() != 2:
+        shape = tuple(points.shape)
+        raise InputError(f"init must be one of {', '.join(KINDS)}, or an array (n, n_components), got shape {shape}")
     if n is not None and tuple(points.shape) != (n, n_components):
         raise InputError(f"init must be an array of shape {(n, n_components)}, got {tuple(points.shape)}")
     if points.is_complex() or points.dtype == torch.bool:
@@ -41,7 +44,7 @@ def check_start(init: Any, n: int | None, n_components: int) -> None:
 def _points(init: Any) -> torch.Tensor:
     try:
         return plain(init)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         names = ", ".join(KINDS)
         message = f"init must be one of {names}, or an array (n, n_components) of numbers, got {show(init)}"
         raise UnsupportedError(message) from None
