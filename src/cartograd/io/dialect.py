@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from cartograd.errors import DataFileError
 from cartograd.io.cells import MISSING, is_number
+from cartograd.io.values import encodable
 
 SAMPLE = 2**16
 DELIMITERS = ("\t", ";", "|", ",", " ")
@@ -110,7 +111,7 @@ def distinct_names(names: Sequence[str]) -> list[str]:
     repeats: dict[str, int] = {}
     result = []
     for place, given in enumerate(names):
-        name = stem = given.strip() or f"column_{place + 1}"
+        name = stem = encodable(given.strip()) or f"column_{place + 1}"
         while name in repeats:
             repeats[stem] += 1
             name = f"{stem}.{repeats[stem]}"

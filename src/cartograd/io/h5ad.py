@@ -16,13 +16,14 @@ import numpy
 from cartograd.errors import DataFileError, OptionError
 from cartograd.io import hdf5_child
 from cartograd.io.frames import column_from_pandas
-from cartograd.io.limits import FREE_EXPANSION, LARGEST_EXPANSION, check_expansion, check_total
+from cartograd.io.limits import FREE_EXPANSION, LARGEST_EXPANSION, check_total
 from cartograd.io.packages import required
 from cartograd.io.raw import Given, Options, Raw
+from cartograd.io.values import encodable
 
 log = logging.getLogger("cartograd.io")
 
-PATIENCE = 60.0
+PATIENCE = 15.0
 """Seconds that reading may take, whatever the size of the file."""
 SLOWEST = 2_000_000
 """Bytes a second that reading should reach on the slowest disk: a second more for each of them."""
@@ -39,6 +40,7 @@ def read_h5ad(given: Given, options: Options) -> Raw:
             "max_bytes": options.max_bytes,
             "ratio": LARGEST_EXPANSION,
             "free": FREE_EXPANSION,
+            "limited": bool(sys.executable),
         }
         _run(request, PATIENCE + os.stat(given.path).st_size / SLOWEST)
         with open(os.path.join(folder, "answer.json")) as file:
@@ -46,9 +48,11 @@ def read_h5ad(given: Given, options: Options) -> Raw:
         if "refused" in answer:
             raise _refusal(answer["refused"], options.max_bytes)
         matrix = numpy.load(answer["matrix"], allow_pickle=False)
-        columns = {name: _column(values) for name, values in answer["columns"].items()}
+        columns = {encodable(name): _column(saved) for name, saved in answer["columns"].items()}
+        ids = _column(answer["ids"])
+        names = None if answer["names"] is None else [str(name) for name in _column(answer["names"])]
     log.info("%s: the features are %r", given.name, answer["place"])
-    return _raw(matrix, answer["names"], answer["place"], columns, _column(answer["ids"]))
+    return _raw(matrix, names, answer["place"], columns, ids)
 
 
 def _run(request: dict[str, Any], seconds: float) -> None:
@@ -69,17 +73,21 @@ def _run(request: dict[str, Any], seconds: float) -> None:
 
 def _refusal(refused: dict[str, Any], max_bytes: int) -> Exception:
     if refused["kind"] == "size":
-        check_expansion(refused["total"], refused["packed"], refused["what"])
         check_total(refused["total"], max_bytes, refused["what"])
+        return DataFileError(
+            f"{refused['what']} would expand from {refused['packed']:,} to {refused['total']:,} bytes, more than "
+            f"{refused['ratio']} times: refused as a decompression bomb"
+        )
     return OptionError(refused["message"]) if refused["kind"] == "option" else DataFileError(refused["message"])
 
 
-def _column(values: Any) -> Any:
-    if isinstance(values, str):
-        return numpy.load(values, allow_pickle=False)
-    column = numpy.empty(len(values), dtype=object)
-    column[:] = values
-    return column
+def _column(saved: Any) -> Any:
+    """Return a column that the other process saved; equal texts are one object."""
+    if isinstance(saved, str):
+        return numpy.load(saved, allow_pickle=False)
+    texts = numpy.empty(len(saved["texts"]), dtype=object)
+    texts[:] = [None if text is None else encodable(text) for text in saved["texts"]]
+    return texts[numpy.load(saved["places"], allow_pickle=False)]
 
 
 def is_anndata(source: Any) -> bool:

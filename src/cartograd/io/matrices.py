@@ -8,6 +8,7 @@ import numpy
 
 from cartograd.errors import DataFileError
 from cartograd.io.raw import Raw
+from cartograd.io.values import encodable
 
 LARGEST_THUMBNAIL = 128
 
@@ -41,5 +42,5 @@ def text_of(array: Any) -> Any:
     if array.dtype.kind != "U":
         return array
     column = numpy.empty(len(array), dtype=object)
-    column[:] = [cell or None for cell in array.tolist()]
+    column[:] = [encodable(cell) if cell else None for cell in array.tolist()]
     return column
