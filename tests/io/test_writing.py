@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import cartograd
-from cartograd.errors import FileAbsentError, InputError, OptionError, UnsupportedError
+from cartograd.errors import CartogradError, FileAbsentError, InputError, OptionError, UnsupportedError
 from cartograd.io import read, write_table
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -152,3 +152,23 @@ def test_what_cannot_be_written(tmp_path, name, given, kind, message):
     with pytest.raises(kind, match=message):
         write_table(tmp_path / name, given)
     assert not list(tmp_path.iterdir())
+
+
+class Raises:
+    def __array__(self, *args, **kwargs):
+        raise RuntimeError("first\nsecond")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "npz", "npy"])
+@pytest.mark.parametrize("values", [[[1, 2], [3]], Raises(), 3, None, [1j], [[[1]]]])
+def test_columns_that_cannot_be_written_are_named(tmp_path, suffix, values):
+    with pytest.raises(CartogradError, match="column 'bad' ") as error:
+        write_table(tmp_path / f"a.{suffix}", {"bad": values})
+    assert "\n" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 70_000])
+def test_names_that_an_archive_cannot_hold(tmp_path, name):
+    with pytest.raises(CartogradError, match="its name is too long, or holds NUL"):
+        write_table(tmp_path / "a.npz", {name: [1.0]})

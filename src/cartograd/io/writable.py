@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import torch
 
-from cartograd.core.checks import show
+from cartograd.core.checks import shorten, show
 from cartograd.engine import Tensor
 from cartograd.errors import InputError, UnsupportedError
 from cartograd.io.values import column_of, encodable
@@ -32,23 +32,35 @@ def checked_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 def column_array(values: Any, name: str) -> Any:
     """One column: numbers, truth values and times as they are, everything else as text or None."""
-    if isinstance(values, Tensor):
-        values = values.data
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
-        values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
-    array = numpy.asarray(values if hasattr(values, "__array__") else _objects(values))
-    if array.dtype.kind in "OUST":
-        array = _texts(array)
+    array = _converted(values, name)
     if (
         array.dtype.kind not in "biufMmO"
         or array.ndim not in (1, 2)
         or (array.ndim == 2 and array.dtype.kind not in "biuf")
     ):
         raise UnsupportedError(
-            f"column {name!r} is an array of {array.dtype} of shape {array.shape}: it cannot be written"
+            f"column {show(name)} is an array of {array.dtype} of shape {array.shape}: it cannot be written"
         )
     return array
+
+
+def _converted(values: Any, name: str) -> Any:
+    """Return values as an array; whatever their own conversion raises becomes one line."""
+    try:
+        if isinstance(values, Tensor):
+            values = values.data
+        if isinstance(values, torch.Tensor):
+            values = values.detach().cpu()
+            values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+        array = numpy.asarray(values if hasattr(values, "__array__") else _objects(values))
+        return _texts(array) if array.dtype.kind in "OUST" else array
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise UnsupportedError(
+            f"column {show(name)} cannot be made an array of numbers or texts: {type(error).__name__}: "
+            f"{shorten(str(error))}"
+        ) from error
 
 
 def spread(columns: dict[str, Any]) -> dict[str, Any]:
@@ -58,14 +70,14 @@ def spread(columns: dict[str, Any]) -> dict[str, Any]:
         parts = {name: column} if column.ndim == 1 else {f"{name}_{place}": one for place, one in enumerate(column.T)}
         for part in parts:
             if part in flat:
-                raise InputError(f"two columns would be called {part!r}; rename one")
+                raise InputError(f"two columns would be called {show(part)}; rename one")
         flat |= parts
     return flat
 
 
 def _checked_name(name: Any) -> str:
     if not isinstance(name, str):
-        raise UnsupportedError(f"names of columns must be text, got {name!r}")
+        raise UnsupportedError(f"names of columns must be text, got {show(name)}")
     return encodable(name)
 
 

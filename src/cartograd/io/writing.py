@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy
 
+from cartograd.core.checks import show
 from cartograd.core.filenames import show_name
 from cartograd.errors import InputError, OptionError
 from cartograd.io.atomic import open_atomic, replacing
@@ -24,6 +25,8 @@ PIECE = 10_000
 """Rows that are turned into text at a time."""
 
 MOST_TEXT = 2**30
+LONGEST_MEMBER = 60_000
+"""Bytes of a name in a zip archive, which allows 65,535 with the suffix."""
 
 Columns = dict[str, Any]
 
@@ -141,6 +144,9 @@ def _finite(value: Any) -> Any:
 
 
 def _write_npz(path: Any, columns: Columns) -> None:
+    for name in columns:
+        if "\0" in name or len(name.encode()) > LONGEST_MEMBER:
+            raise InputError(f"column {show(name)} cannot be an array of .npz: its name is too long, or holds NUL")
     arrays = {name: _fixed_text(name, column) for name, column in columns.items()}
     with open_atomic(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in arrays.items():  # numpy.savez takes no column called "file"
@@ -155,7 +161,9 @@ def _fixed_text(name: str, column: Any) -> Any:
     texts = [one or "" for one in column.tolist()]
     size = 4 * len(texts) * max(map(len, texts), default=0)
     if size > MOST_TEXT:
-        raise InputError(f"column {name!r} would take {size:,} bytes as text of NumPy; write .parquet, or leave it out")
+        raise InputError(
+            f"column {show(name)} would take {size:,} bytes as text of NumPy; write .parquet, or leave it out"
+        )
     return numpy.array(texts, dtype=numpy.str_)
 
 
@@ -163,7 +171,7 @@ def _write_npy(path: Any, columns: Columns) -> None:
     for name, column in columns.items():
         if column.dtype.kind not in "biuf":
             raise InputError(
-                f"cannot write {os.fspath(path)}: .npy holds numbers only, and column {name!r} holds {column.dtype}; "
+                f"cannot write {os.fspath(path)}: .npy holds numbers only, and column {show(name)} holds {column.dtype}; "
                 "leave it out, or write .npz or .parquet"
             )
     matrix = numpy.column_stack(list(columns.values()))
