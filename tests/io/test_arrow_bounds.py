@@ -1,5 +1,6 @@
 """Small files that stand for gigabytes: dictionaries are held once, and views are refused before they are unfolded."""
 
+import json
 import struct
 import sys
 from pathlib import Path
@@ -84,6 +85,26 @@ def test_parquet_texts_that_are_stored_as_differences_are_read(tmp_path):
     path = tmp_path / "a.parquet"
     pyarrow.parquet.write_table(table, path, use_dictionary=False, column_encoding={"t": "DELTA_BYTE_ARRAY"})
     assert read(path).columns["t"].tolist() == texts
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_texts_within_lists_of_several_row_groups(tmp_path, refused, monkeypatch):
+    words = [["p", f"q{n % 3}"][: n % 3] for n in range(300)]
+    records = [{"a": n, "b": "x"} for n in range(300)]
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"x": [1.0] * 300, "w": words, "r": records}), path, row_group_size=100)
+    if refused:  # as pyarrow does where a dictionary of a row group is in several pieces
+        groups = pyarrow.parquet.ParquetFile.read_row_group
+
+        def read_row_group(self, *given, **options):
+            if any("dictionary" in str(one.type) for one in self.schema_arrow):
+                raise pyarrow.ArrowNotImplementedError("Nested data conversions not implemented for chunked arrays")
+            return groups(self, *given, **options)
+
+        monkeypatch.setattr(pyarrow.parquet.ParquetFile, "read_row_group", read_row_group)
+    columns = read(path).columns
+    assert [json.loads(cell) for cell in columns["w"]] == words
+    assert [json.loads(cell) for cell in columns["r"]] == records
 
 
 @pytest.mark.timeout(60)

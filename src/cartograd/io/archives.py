@@ -60,8 +60,9 @@ def open_member(archive: zipfile.ZipFile, max_bytes: int) -> tuple[IO[bytes], in
 
 
 def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    return [
-        info
-        for info in archive.infolist()
-        if not info.is_dir() and not info.filename.startswith("__MACOSX/") and not info.filename.endswith(".DS_Store")
-    ]
+    return [info for info in archive.infolist() if info.filename and not _is_ignored(info.filename)]
+
+
+def _is_ignored(name: str) -> bool:
+    """Return whether a member is a folder, or a file that a system adds to archives."""
+    return name.endswith(("/", ".DS_Store")) or name.startswith("__MACOSX/")

@@ -28,12 +28,29 @@ def read_parquet(given: Given, options: Options) -> Raw:
     size = os.stat(given.path).st_size
     with open(given.path, "rb") as opened:
         columns = parquet_columns(opened)
-    texts = [column.path for column in columns if column.is_text and not column.is_delta]
-    with foreign("Parquet"), parquet.ParquetFile(given.path, read_dictionary=texts) as file:
-        _check_parquet(file, columns, size, options.max_bytes)
-        delta = max((column.stored for column in columns if column.is_delta), default=0)
-        table = _in_batches(file, delta, options.max_bytes) if delta else file.read()
+    with foreign("Parquet"):
+        try:
+            table = _read_groups(parquet, given, columns, size, options.max_bytes)
+        except NotImplementedError:  # dictionaries within lists, in several pieces
+            for column in columns:
+                column.is_delta |= column.is_text and "." in column.path
+            table = _read_groups(parquet, given, columns, size, options.max_bytes)
     return raw_of_arrow(table, given.name, options.max_bytes, size)
+
+
+def _read_groups(parquet: Any, given: Given, columns: list[Column], size: int, max_bytes: int) -> Any:
+    """Read the row groups one by one: texts within lists can be held once in one row group, not across several."""
+    import pyarrow
+
+    texts = [column.path for column in columns if column.is_text and not column.is_delta]
+    delta = max((column.stored for column in columns if column.is_delta), default=0)
+    with parquet.ParquetFile(given.path, read_dictionary=texts) as file:
+        _check_parquet(file, columns, size, max_bytes)
+        if delta:
+            return _in_batches(file, delta, max_bytes)
+        if file.num_row_groups < 2:
+            return file.read()
+        return pyarrow.concat_tables([file.read_row_group(place) for place in range(file.num_row_groups)])
 
 
 def _check_parquet(file: Any, columns: list[Column], size: int, max_bytes: int) -> None:

@@ -32,6 +32,8 @@ from cartograd.io.table import Table
 log = logging.getLogger("cartograd.io")
 
 STANDARD_INPUT = "-"
+HALF_SHOWN = 400
+"""Characters of the beginning, and of the end, of a long message."""
 
 
 def read(
@@ -131,9 +133,15 @@ def _named(name: str) -> Iterator[None]:
     try:
         yield
     except CartogradError as error:
-        raise type(error)(f"{shown}: {' '.join(str(error).split())}") from error.__cause__
+        raise type(error)(f"{shown}: {_one_line(str(error))}") from error.__cause__
     except OSError as error:
         raise FileAccessError(f"{shown}: it cannot be read: {error.strerror or error}") from error
+
+
+def _one_line(text: str) -> str:
+    """Return a message as one line; of a long one, with cells of many characters, the beginning and the end."""
+    line = " ".join(text.split())
+    return line if len(line) <= 2 * HALF_SHOWN else f"{line[:HALF_SHOWN]}...{line[-HALF_SHOWN:]}"
 
 
 def _raw(source: Any, name: str, options: Options) -> Raw:

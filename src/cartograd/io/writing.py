@@ -171,8 +171,8 @@ def _write_npy(path: Any, columns: Columns) -> None:
     for name, column in columns.items():
         if column.dtype.kind not in "biuf":
             raise InputError(
-                f"cannot write {os.fspath(path)}: .npy holds numbers only, and column {show(name)} holds {column.dtype}; "
-                "leave it out, or write .npz or .parquet"
+                f"cannot write {os.fspath(path)}: .npy holds numbers only, and column {show(name)} holds "
+                f"{column.dtype}; leave it out, or write .npz or .parquet"
             )
     matrix = numpy.column_stack(list(columns.values()))
     with open_atomic(path) as file:
