@@ -1,5 +1,6 @@
 # make demo   set up, then map scikit-learn's handwritten digits: map.html, map.png
 # make test   set up, then every check and test
+# make test-torch TORCH=2.11.0   the tests of what meets torch, with another torch, in an environment of its own
 # make check  format, lint, types, import layers, file sizes, docs; make bench: the benchmarks
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,13 +9,28 @@ READY := .venv/ready
 # Threads that wait must sleep: spinning, on a machine with a busy neighbour, made small ops a hundred times slower.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo test check chromium bench format clean
+.PHONY: demo test test-torch check chromium bench format clean
 
 demo: $(READY)
 	$(BIN)/cartograd map digits -o map.html --seed 0 --n-neighbors 15 --max-iter 200
 
 test: check chromium
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+
+# Not part of `make test`: another torch is a download of its own. The lowest one that pyproject.toml allows, by default.
+TORCH ?= 2.11.0
+OTHER := .venv-torch-$(TORCH)
+
+test-torch: $(OTHER)/ready
+	OMP_NUM_THREADS=1 $(OTHER)/bin/python -m pytest -n auto --maxprocesses 8 --dist worksteal \
+	tests/test_first.py tests/conformance
+	$(OTHER)/bin/cartograd map digits -o $(OTHER)/digits.html --seed 0 --n-neighbors 15 --max-iter 200
+
+$(OTHER)/ready: pyproject.toml
+	$(PYTHON) -m venv $(OTHER)
+	$(OTHER)/bin/pip install --quiet --disable-pip-version-check torch==$(TORCH)
+	$(OTHER)/bin/pip install --quiet --disable-pip-version-check torch==$(TORCH) -e ".[dev]"
+	touch $(OTHER)/ready
 
 # The viewer is tested in a browser; where none can be installed those tests are skipped, with the reason.
 chromium:
@@ -29,6 +45,10 @@ check: $(READY)
 	$(BIN)/python scripts/check_layers.py
 	$(BIN)/python scripts/check_sizes.py
 	$(BIN)/python scripts/check_docs.py
+
+# the bits that tests/golden compares, for this machine
+golden: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore scripts/make_golden.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/engine.py
@@ -45,4 +65,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache
+	rm -rf .venv .venv-torch-* build dist .mypy_cache .ruff_cache
