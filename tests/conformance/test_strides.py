@@ -93,7 +93,8 @@ def check_sample(entry, sample, layout):
     found = run(entry, sample, ours, structure)
     for mine, other in zip(found, expected, strict=True):
         torch.testing.assert_close(mine.data, other.detach(), rtol=1e-6, atol=1e-7, equal_nan=True)
-    chosen = [(mine, other) for mine, other in zip(found, expected, strict=True) if other.requires_grad]
+    pairs_of_results = zip(found, expected, strict=True)
+    chosen = [(mine, other) for mine, other in pairs_of_results if other.requires_grad and mine.requires_grad]
     for seeds in ([layout(torch.randn_like(other)) for _, other in chosen],
                   [torch.ones((), dtype=other.dtype).expand(other.shape) for _, other in chosen]):  # fmt: skip
         compare_gradients(chosen, pairs, seeds)

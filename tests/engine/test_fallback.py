@@ -99,7 +99,7 @@ def test_every_torch_function_has_torchs_value_requires_grad_and_gradient(form):
     for why, names in left_out.items():
         print(f"  {why}: {len(names)}: {' '.join(names)}")
     assert not wrong, "\n".join(wrong)
-    assert len(chosen) >= 630
+    assert len(chosen) >= 620
     assert done >= (1000 if form == "function" else 300)
     assert sum(map(len, left_out.values())) <= 70
 

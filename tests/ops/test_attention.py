@@ -323,3 +323,21 @@ def test_kernels_on_cuda(dtype, kind):
     for one, other in zip(found, expected, strict=True):
         assert one.dtype is dtype
         close(one.data.double().cpu(), other.data, tolerance)
+
+
+@pytest.mark.parametrize("shape", [(3, 8), (2, 3, 8), (2, 2, 2, 3, 8)])
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_of_other_than_four_axes_goes_by_the_formula(shape, causal, monkeypatch):
+    """Torch 2.15 answers that a kernel can serve three axes, too: through its own entry, not directly."""
+    monkeypatch.setattr(torch, "_fused_sdp_choice", lambda *args, **options: 1)
+    torch.manual_seed(0)
+    theirs = [randn(*shape).requires_grad_() for _ in range(3)]
+    mine = [ours(one) for one in theirs]
+    expected = F.scaled_dot_product_attention(*theirs, is_causal=causal)
+    found = F.scaled_dot_product_attention(*mine, is_causal=causal)
+    seed = randn(*shape)
+    expected.backward(seed)
+    found.backward(seed)
+    close(found, expected)
+    for one, other in zip(mine, theirs, strict=True):
+        close(one.grad, other.grad)

@@ -1,5 +1,6 @@
 """What OpInfo leaves open about ops/pool.py, ops/maxpool.py and ops/unpool.py."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -29,10 +30,26 @@ def _seed():
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
-@pytest.mark.parametrize("norm", [1.0, 2.0, 3.0, 2.5, float("inf"), float("-inf")])
+@pytest.mark.parametrize("norm", [1.0, 2.0, 3.0, 2.5])
 def test_lp_pool(dims, norm):
     positive = (torch.rand(SHAPES[dims], dtype=torch.float64) + 0.1).requires_grad_()
     same_as_torch(getattr(F, f"lp_pool{dims}d"), positive, norm, 3, stride=2, ceil_mode=dims == 2)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("norm", [float("inf"), float("-inf")])
+def test_lp_pool_of_infinite_order_is_the_largest_or_smallest_size(dims, norm):
+    """Compared with max_pool: torch before 2.13 gives ones."""
+    sign, largest = math.copysign(1, norm), getattr(F, f"max_pool{dims}d")
+    value = torch.randn(SHAPES[dims], dtype=torch.float64)
+    other, mine = value.clone().requires_grad_(), cartograd.tensor(value, requires_grad=True)
+    expected = sign * largest(sign * other.abs(), 3, 2, ceil_mode=dims == 2)
+    found = getattr(F, f"lp_pool{dims}d")(mine, norm, 3, stride=2, ceil_mode=dims == 2)
+    torch.testing.assert_close(found.data, expected.detach())
+    seed = torch.randn_like(expected)
+    expected.backward(seed)
+    found.backward(seed)
+    torch.testing.assert_close(mine.grad.data, other.grad)
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])

@@ -190,3 +190,8 @@ def test_beta_zero_ignores_the_input():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_outer_of_two_dtypes(dtype, other):
     agree(torch.outer, randn(3, dtype=dtype), randn(4, seed=1).mul(5).to(other))
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 0), (4, 0), (0,), (0, 3)])
+def test_linear_of_a_vector_as_weight_and_nothing_to_add_up(shape):
+    agree(F.linear, randn(*shape), randn(shape[-1], seed=1))

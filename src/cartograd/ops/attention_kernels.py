@@ -52,7 +52,7 @@ def _kernel(
     query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, scale: Any, gqa: bool
 ) -> str | None:
     """The kernel for this call, `None` for the formula; as torch chooses, but a mask may have a gradient only there."""
-    if dropout_p > 0 or (mask is not None and mask.requires_grad and torch.is_grad_enabled()):
+    if query.dim() != 4 or dropout_p > 0 or (mask is not None and mask.requires_grad and torch.is_grad_enabled()):
         return None
     q, k, v = (raw(one).detach() for one in (query, key, value))
     m = None if mask is None else raw(mask).detach()

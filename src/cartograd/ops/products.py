@@ -283,7 +283,7 @@ def _(g: Tensor, weight: Tensor) -> Tensor:
 @linear.vjp("weight")
 def _(g: Tensor, input: Tensor) -> Tensor:
     if g.dim() < input.dim():  # the weight was a vector
-        return torch.mv(input.reshape(-1, input.shape[-1]).t(), g.reshape(-1))
+        return torch.mv(input.reshape(g.numel(), input.shape[-1]).t(), g.reshape(-1))
     if g.dim() == 2:
         return torch.mm(g.t(), input)
     return torch.outer(g, input) if g.dim() == 1 else torch.mm(g.flatten(0, -2).t(), input.flatten(0, -2))
