@@ -1,8 +1,8 @@
 """Fuzzing led by coverage, with atheris: `python tests/fuzz/coverage_guided.py TARGET [SECONDS] [OPTIONS]`.
 
-A target is one of `TARGETS`; options are those of libFuzzer. Each begins with whole files, which atheris changes; it goes on with those that reach new
-code, and stops at the first error that is none of ours, keeping the file. Install atheris with pip; it needs Linux or
-macOS, and a version of Python that it is built for.
+A target is one of `TARGETS`; options are those of libFuzzer. Each begins with whole files, which atheris changes; it
+goes on with those that reach new code, and stops at the first error that is none of ours, keeping the file. Install
+atheris with pip; it needs Linux or macOS, and a version of Python that it is built for.
 """
 
 from __future__ import annotations

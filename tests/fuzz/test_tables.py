@@ -21,7 +21,7 @@ for package in ("pyarrow", "anndata", "PIL"):
 
 FAILED_BEFORE: list[int] = []
 """Seeds that have failed once: they are tried in each run."""
-EACH = 220
+EACH = 150
 """Cases of each format."""
 FEWER = {"h5ad": 10}
 """Cases of each format that a process of its own reads."""

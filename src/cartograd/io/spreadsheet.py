@@ -18,6 +18,8 @@ SEPARATORS = re.compile("([,;|\t\n\r\x0b\x0c\x1c-\x1f\x85\u2028\u2029])")
 """What parts cells or lines in some spreadsheet, whatever the delimiter and the quotes of the file are."""
 IGNORED = re.compile('[\\s"\x00\u200b-\u200f\u2060\ufeff]+')
 """What spreadsheets leave out at the beginning of a cell: blanks, quotes and characters without a width."""
+QUOTED = ('"', ";", "\t", "\r", "\n")
+"""What a cell has quotes for, beside the delimiter: other spreadsheets part cells there."""
 BREAKS = "\t\r\n"
 """What some spreadsheets leave out at the beginning of a file's cell."""
 SUSPECT = re.compile(f"[{re.escape(SIGNS)}{WIDE_SIGNS}]|^[{BREAKS}]")
@@ -70,7 +72,7 @@ def text_cell(text: str, delimiter: str) -> str:
     ('"a ""b"", c"', '"x\r\'=1"')
     """
     text = harmless(text)
-    if any(mark in text for mark in (delimiter, '"', "\r", "\n")):
+    if any(mark in text for mark in (delimiter, *QUOTED)):
         return '"' + text.replace('"', '""') + '"'
     return text
 
