@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import cartograd
+from cartograd.errors import OptionError, UnsupportedError
 from cartograd.nn.encoder_seed import seeded
 from cartograd.nn.encoders import NAMES, make_encoder
 
@@ -76,3 +77,25 @@ def test_a_generator_that_is_named_is_used():
     with seeded(0):
         drawn = torch.rand(3, generator=torch.Generator().manual_seed(5))
     assert torch.equal(drawn, torch.rand(3, generator=torch.Generator().manual_seed(5)))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ((), "hidden_sizes must be 1 to 64 numbers, got 0"),
+        ([1] * 65, "hidden_sizes must be 1 to 64 numbers, got 65"),
+        ((8, 0), "each of hidden_sizes must be at least 1 and at most 65536, got 0"),
+        ((10**9,), "each of hidden_sizes must be at least 1 and at most 65536, got 1000000000"),
+        ((2.5,), "each of hidden_sizes must be a whole number, got 2.5 of type float"),
+        ((True,), "each of hidden_sizes must be a whole number, got True of type bool"),
+        ("ab", r"hidden_sizes must be whole numbers in a tuple, such as \(256, 256\), got 'ab'"),
+    ],
+)
+def test_sizes_are_checked_before_a_network_is_built(sizes, said):
+    with pytest.raises((OptionError, UnsupportedError), match=f"^{said}$"):
+        make_encoder("mlp", (3,), 2, hidden_sizes=sizes)
+
+
+def test_a_long_name_of_an_encoder_is_shortened():
+    with pytest.raises(OptionError, match=r"unknown encoder 'x+\.\.\.: known are mlp, "):
+        make_encoder("x" * 500, (3,), 2)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from torch import nn
 
+from cartograd.core.checks import count, show
 from cartograd.errors import OptionError, UnsupportedError
 from cartograd.nn.encoder_images import CNN as CNN
 from cartograd.nn.encoder_rows import MLP as MLP
@@ -26,6 +26,8 @@ BY_NAME: dict[str, Callable[..., nn.Module]] = {
     "mamba3": Mamba3Encoder,
 }
 NAMES = tuple(BY_NAME)
+MOST_LAYERS, WIDEST = 64, 1 << 16
+"""Bounds on `hidden_sizes`: a larger number is a mistake, and would ask for gigabytes."""
 
 
 def make_encoder(
@@ -53,20 +55,18 @@ def make_encoder(
     torch.Size([3, 2])
     """
     if name not in BY_NAME:
-        raise OptionError(f"unknown encoder {name!r}: known are {', '.join(NAMES)}, or give a torch.nn.Module")
+        raise OptionError(f"unknown encoder {show(name)}: known are {', '.join(NAMES)}, or give a torch.nn.Module")
     options = {} if hidden_sizes is None else {"hidden_sizes": check_sizes(hidden_sizes)}
     with seeded(seed):
         return BY_NAME[name](tuple(shape), n_out, **options)
 
 
 def check_sizes(hidden_sizes: Any) -> tuple[int, ...]:
-    """The widths as a tuple; refuses all but whole numbers of at least 1."""
-    try:
-        sizes = tuple(operator.index(size) for size in hidden_sizes)
-    except TypeError:
+    """Return the widths as a tuple; refuse what would ask for a network too large to build."""
+    if not isinstance(hidden_sizes, (list, tuple, range)):
         raise UnsupportedError(
-            f"hidden_sizes must be whole numbers in a tuple, such as (256, 256), got {hidden_sizes!r}"
-        ) from None
-    if not sizes or min(sizes) < 1:
-        raise OptionError(f"hidden_sizes must be one or more numbers of at least 1, got {hidden_sizes!r}")
-    return sizes
+            f"hidden_sizes must be whole numbers in a tuple, such as (256, 256), got {show(hidden_sizes)}"
+        )
+    if not 1 <= len(hidden_sizes) <= MOST_LAYERS:
+        raise OptionError(f"hidden_sizes must be 1 to {MOST_LAYERS} numbers, got {len(hidden_sizes)}")
+    return tuple(count(size, "each of hidden_sizes", 1, WIDEST) for size in hidden_sizes)
