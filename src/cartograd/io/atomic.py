@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,10 +10,8 @@ from typing import IO, Any
 
 from cartograd.core.filenames import special_kind
 from cartograd.errors import CartogradError, FileAbsentError, FileAccessError
+from cartograd.io.leftovers import remove_leftovers, temporary_name
 from cartograd.io.plainfile import checked_path
-
-LONGEST_NAME = 200
-"""Bytes of the target's name that are repeated in the temporary one; file systems allow 255 in all."""
 
 
 @contextmanager
@@ -23,7 +20,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     At the end the file is flushed to the disk, renamed (one step: a reader sees the old file or the new one), and the
     folder is flushed. If the block raises, the temporary file is removed and `path` is as it was. A process that is
-    killed leaves `path` as it was too, and a file ``.NAME.XXXX.tmp`` beside it.
+    killed leaves `path` as it was too, and a file ``.NAME.XXXX.tmp`` beside it, which the next call for a file of that
+    folder removes.
 
     Parameters
     ----------
@@ -40,6 +38,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     ['note.txt']
     """
     target = _checked_target(path)
+    remove_leftovers(target.parent)
     temporary = _create_beside(target)
     mode = (target if target.exists() else temporary).stat().st_mode & 0o7777
     try:
@@ -79,8 +78,7 @@ def _checked_target(path: str | os.PathLike[str]) -> Path:
 
 def _create_beside(target: Path) -> Path:
     """A new empty file with the permissions that the user's umask gives, as `open` would have made it."""
-    stem = target.name.encode("utf-8", "surrogateescape")[:LONGEST_NAME].decode("utf-8", "ignore")
-    temporary = target.with_name(f".{stem}.{secrets.token_hex(4)}.tmp")
+    temporary = target.with_name(temporary_name(target.name))
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except OSError as error:
