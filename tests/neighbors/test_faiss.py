@@ -8,6 +8,7 @@ import numpy as np
 import oracle
 import pytest
 
+from cartograd.errors import OptionError, UnsupportedError
 from cartograd.neighbors import FaissConfig, extras, search
 
 needs_faiss = pytest.mark.skipif(not extras.available("faiss"), reason="faiss is not installed")
@@ -131,3 +132,24 @@ print(sorted({"faiss", "pynndescent", "numba", "sklearn", "scipy", "pandas"} & s
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("efConstruction", 10**9),
+        ("efSearch", 10**9),
+        ("nlist", 10**9),
+        ("nprobe", 10**30),
+        ("M", 10**9),
+        ("nbits", 64),
+        ("refine", 10**9),
+        ("nbits", None),
+        ("M", True),
+        ("refine", 2.5),
+    ],
+)
+def test_settings_beyond_reason_are_refused_before_any_work(name, value):
+    message = rf"FaissConfig: {name} must be (at least 1|a whole number)"
+    with pytest.raises((OptionError, UnsupportedError), match=message):
+        FaissConfig(**{name: value})

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from cartograd.core.checks import choice, count
 from cartograd.errors import OptionError
 from cartograd.neighbors.calibrate import repaired
 from cartograd.neighbors.exact import Found
@@ -23,6 +24,18 @@ from cartograd.neighbors.workers import all_cores
 log = logging.getLogger("cartograd.neighbors")
 
 INDEX_TYPES = ("Flat", "IVF", "IVFPQ", "HNSW")
+CHOSEN_BY_SIZE = ("nlist", "nprobe", "M")
+"""Settings that may be None."""
+MOST = {
+    "nlist": 1 << 20,
+    "nprobe": 1 << 20,
+    "M": 1 << 12,
+    "nbits": 16,
+    "efConstruction": 10_000,
+    "efSearch": 100_000,
+    "refine": 1_000,
+}
+"""The largest values: faiss allocates and computes by them without a question."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +78,11 @@ class FaissConfig:
     refine: int = 4
 
     def __post_init__(self) -> None:
-        if self.index_type not in INDEX_TYPES:
-            raise OptionError(f"unknown index_type {self.index_type!r}: known are {', '.join(INDEX_TYPES)}")
-        for name in ("nlist", "nprobe", "M", "nbits", "efConstruction", "efSearch", "refine"):
+        choice(self.index_type, "index_type", INDEX_TYPES)
+        for name, most in MOST.items():
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise OptionError(f"FaissConfig: {name} must be a whole number of 1 or more, got {value!r}")
+            if value is not None or name not in CHOSEN_BY_SIZE:
+                count(value, f"FaissConfig: {name}", 1, most)
 
 
 def solve_by_faiss(problem: Problem, config: FaissConfig) -> Found:
