@@ -42,6 +42,7 @@ MODULES: dict[str, str] = {
 EMBEDDING = "cartograd.embedding"
 
 _registered: dict[str, type] = {}
+_of_embedding: dict[str, type] = {}
 
 
 def register(cls: Class) -> Class:
@@ -75,7 +76,9 @@ def find(name: str) -> type | None:
     if name in MODULES:
         found: type = getattr(importlib.import_module(MODULES[name]), name)
         return found
-    return _classes_of_embedding().get(name)
+    if name not in _of_embedding:
+        _of_embedding.update(_classes_of_embedding())
+    return _of_embedding.get(name)
 
 
 def _classes_of_embedding() -> dict[str, type]:

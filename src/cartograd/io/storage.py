@@ -73,7 +73,7 @@ def reachable(name: Any) -> torch.device:
     there = device.type == "cpu" or (module is not None and module.is_available())
     if there and device.type == "cuda" and device.index is not None:
         there = device.index < torch.cuda.device_count()
-    return device if there else torch.device("cpu")
+    return device if there and device.type != "cpu" else torch.device("cpu")
 
 
 def stored_strings(array: Any, where: str) -> tuple[torch.Tensor, torch.Tensor]:

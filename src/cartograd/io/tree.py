@@ -15,6 +15,7 @@ from typing import Any
 import numpy
 import torch
 
+from cartograd.core.checks import shorten, show
 from cartograd.engine import Tensor
 from cartograd.errors import CartogradError, ModelFileError
 from cartograd.io import registry, storage
@@ -148,7 +149,7 @@ class Decoder:
 
     tensors: dict[str, torch.Tensor]
     restore: Restore
-    _made: dict[str, Any] = dataclasses.field(default_factory=dict)
+    _made: dict[tuple[str, ...], Any] = dataclasses.field(default_factory=dict)
 
     def decode(self, tree: Json, depth: int = 0) -> Any:
         """The value that `Encoder.encode` made this of."""
@@ -163,7 +164,8 @@ class Decoder:
         except CartogradError:
             raise
         except (TypeError, ValueError, RuntimeError, AttributeError, LookupError, ArithmeticError) as error:
-            raise ModelFileError(f"the entry {str(tree)[:80]} is malformed: {error!r}") from error
+            kind = show(tree.get("$")) if "$" in tree else "without a kind"
+            raise ModelFileError(f"an entry {kind} is malformed: {shorten(repr(error))}") from error
 
     def _tagged(self, tree: dict[str, Json], depth: int) -> Any:
         kind = tree["$"]
@@ -197,13 +199,14 @@ class Decoder:
             matrix = getattr(sparse, tree["class"])(arrays, shape=tuple(tree["shape"]))
             matrix.check_format(full_check=True)
             return matrix
-        raise ModelFileError(f"an entry of the unknown kind {kind!r}")
+        raise ModelFileError(f"an entry of the unknown kind {show(kind)}")
 
     def _numbers(self, kind: str, tree: dict[str, Json]) -> Any:
         name = tree["name"]
-        if name not in self._made:
+        key = kind, name, str(tree.get("order")), str(tree.get("device"))
+        if key not in self._made:
             tensor = storage.restored(self.tensors[name], tree.get("order"))
             tensor = tensor.to(storage.reachable(tree["device"])) if "device" in tree else tensor
             made = Tensor(tensor) if kind == "Tensor" else tensor if kind == "tensor" else tensor.numpy()
-            self._made[name] = made[()] if kind == "scalar" else made
-        return self._made[name]
+            self._made[key] = made.reshape(())[()] if kind == "scalar" else made
+        return self._made[key]
