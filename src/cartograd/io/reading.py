@@ -61,7 +61,8 @@ def read(
     Parameters
     ----------
     source : str, path, frame or array
-        A file (.csv, .tsv, .jsonl, also gzipped; .parquet, .arrow, .feather; .npy, .npz; .h5ad), a folder of images,
+        A file (.csv, .tsv, .jsonl, .json, also gzipped or alone in a zip archive; .parquet, .arrow, .feather; .npy,
+        .npz; .h5ad), a folder of images,
         "-" for standard input, or "digits", "iris", "wine". Also a pandas or polars frame, an Arrow table, an AnnData
         object, an array or a tensor.
     columns : sequence of str, default=None
