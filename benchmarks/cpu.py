@@ -39,6 +39,10 @@ UMAP_FIXED = "umap.UMAP(n_neighbors=15, min_dist=0.1, n_epochs={epochs}, random_
 TSNE = "cartograd.TSNE(perplexity=30, max_iter=750, random_state={seed})"
 OPENTSNE = "openTSNE.sklearn.TSNE(perplexity=30, negative_gradient_method='fft', n_jobs={threads}, random_state={seed})"
 PACMAP = ("cartograd.PACMAP(random_state={seed})", "pacmap.PaCMAP(random_state={seed})")
+TYPED = {
+    "UMAP": ("cartograd.UMAP()", "umap.UMAP()"),
+    "TSNE": ("cartograd.TSNE()", "openTSNE.sklearn.TSNE()"),
+}
 SIZES = (10_000, 30_000, 70_000, 200_000, 1_000_000)
 CELLS_FROM = 16_000
 """Above so many rows ours searches by cells, with kernels that a fit of fewer does not load."""
@@ -101,6 +105,9 @@ ROWS = {
     "tsne-70k": fits("TSNE fit", TSNE, OPENTSNE, "2", 70_000, 1, kl=30.0),
     "pacmap-10k": fits("PACMAP fit", *PACMAP, "", 10_000, 1),
     "pacmap-70k": fits("PACMAP fit", *PACMAP, "1.5", 70_000, 1),
+    "typed-umap-10k": fits("UMAP() as typed", *TYPED["UMAP"], "4", 10_000, 1),
+    "typed-umap-70k": fits("UMAP() as typed", *TYPED["UMAP"], "7", 70_000, 1),
+    "typed-tsne-10k": fits("TSNE() as typed", *TYPED["TSNE"], "3", 10_000, 1, kl=30.0),
     "import": Row("import cartograd | import umap", "import cartograd", "import umap", "5", **IMPORTS),
     "import-after-torch": Row(
         "import cartograd, torch there before",

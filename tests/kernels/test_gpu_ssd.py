@@ -200,6 +200,22 @@ def test_the_trapezoidal_rule_in_one_pass(dtype, groups):
         assert error < LIMITS[dtype], f"{place}: {error:.1e}"
 
 
+@pytest.mark.parametrize("each", [False, True])
+def test_weights_of_zero_have_their_gradients(each):
+    v, da, B, C, state = inputs(2 * Q + 7, 2, groups=4 if each else 1)
+    generator = torch.Generator().manual_seed(5)
+    scale, same = (torch.rand(da.shape, generator=generator) + 0.1 for _ in range(2))
+    scale.view(-1)[::3], same.view(-1)[::5] = 0, 0
+    found = []
+    for device, kind in (("cuda", torch.float32), ("cpu", torch.float64)):
+        given = [one.to(device, kind).requires_grad_() for one in (v, da, B, C, scale, same, state)]
+        out = trapezoid_ssd.as_torch()(*given)
+        (out[0].square().sum() + out[1].sum()).backward()
+        found.append([leaf.grad.double().cpu() for leaf in given])
+    for place, (one, other) in enumerate(zip(*found, strict=True)):
+        assert (one - other).abs().max() / other.abs().max() < 1e-4, place
+
+
 @pytest.mark.parametrize("rank", [1, 2])
 def test_a_block_takes_the_pass_and_agrees_with_float64(rank, monkeypatch):
     torch.manual_seed(0)

@@ -132,17 +132,17 @@ def single(terms: Terms, scan: Scan) -> tuple[Any, Any]:
 
 
 def fused(terms: Terms) -> tuple[Any, Any]:
-    """One pass by the step a term comes from, the step itself weighted apart."""
+    """Run one pass by the step a term comes from, the step itself weighted apart; all weights are positive."""
     values, da, B, C, gamma = (one.unsqueeze(1) for one in (terms.X, terms.da, terms.B, terms.C, terms.gamma))
     scale, first = gamma + _ahead(terms).unsqueeze(1), _first(terms)
     ours = any(type(one) is Recorded for one in (values, da, B, C, scale, first))
     given = values, da, B, C, scale, gamma
     if terms.turn is None:
-        y, last = (trapezoid_ssd if ours else _torch_trapezoid)(*given, first)
+        y, last = (trapezoid_ssd if ours else _torch_trapezoid)(*given, first, True)
     else:
         b_bias, c_bias, theta, pairing = terms.turn
         run = turned_ssd if ours else _torch_turned
-        y, last = run(*given, b_bias, c_bias, theta.unsqueeze(1), first, pairing)
+        y, last = run(*given, b_bias, c_bias, theta.unsqueeze(1), first, pairing, True)
     return y.squeeze(1), last
 
 

@@ -25,13 +25,21 @@ from cartograd.ops.ssd_recompute import full_precision, ssd
 
 @primitive(multiple=True)
 def trapezoid_ssd(
-    v: Tensor, da: Tensor, B: Tensor, C: Tensor, scale: Tensor, same: Tensor, initial_state: Tensor | None = None
+    v: Tensor,
+    da: Tensor,
+    B: Tensor,
+    C: Tensor,
+    scale: Tensor,
+    same: Tensor,
+    initial_state: Tensor | None = None,
+    positive: bool = False,
 ) -> Any:
     """y and the last state. With x = scale v and the gradients of the plain scan of x marked ', T_t[m] = the last sum:
 
         dv = scale dx' - [excess dY]' through T,   dscale = <dx', v> - <dY, T>,   dsame = <dY, T>,
 
-    with excess = scale - same; B and C get what comes through T besides the plain scan's.
+    with excess = scale - same; B and C get what comes through T besides the plain scan's. `positive` promises that no
+    `scale` and no `same` is 0, which spares a GPU a question in the backward pass.
     """
     kernels = gpu_kernels(v, da, B, C, initial_state)
     if kernels is not None and _single(scale, same):
@@ -44,11 +52,21 @@ def trapezoid_ssd(
 
 @trapezoid_ssd.vjp("v", "da", "B", "C", "scale", "same", "initial_state")
 def _(
-    g: Any, v: Tensor, da: Tensor, B: Tensor, C: Tensor, scale: Tensor, same: Tensor, initial_state: Tensor | None
+    g: Any,
+    v: Tensor,
+    da: Tensor,
+    B: Tensor,
+    C: Tensor,
+    scale: Tensor,
+    same: Tensor,
+    initial_state: Tensor | None,
+    positive: bool,
 ) -> Any:
     kernels = gpu_kernels(v, da, B, C, initial_state)
     if kernels is not None and _single(scale, same):
-        *found, dfirst, dscale, dsame = kernels.backward(*g, v, da, B, C, initial_state, (scale, same))
+        *found, dfirst, dscale, dsame = kernels.backward(
+            *g, v, da, B, C, initial_state, (scale, same), positive=positive
+        )
         return *found, dscale, dsame, None if initial_state is None else dfirst.to(initial_state.dtype)
     with full_precision(v):
         dtype = working_dtype(v, da, B, C, scale, same, initial_state)
@@ -93,7 +111,7 @@ def _through_steps(v: Tensor, B: Tensor, C: Tensor, dT: Tensor) -> tuple[Tensor,
 
 
 @trapezoid_ssd.restate
-def composed(v: Any, da: Any, B: Any, C: Any, scale: Any, same: Any, initial_state: Any) -> Any:
+def composed(v: Any, da: Any, B: Any, C: Any, scale: Any, same: Any, initial_state: Any, positive: bool = False) -> Any:
     """The same, of ops that can be differentiated again."""
     wide = v.to(working_dtype(v, da, B, C, scale, same, initial_state))
     y, last = composed_ssd(_by_step(scale) * wide, da, B, C, initial_state)

@@ -37,6 +37,7 @@ def turned_ssd(
     theta: Tensor,
     initial_state: Tensor | None = None,
     pairing: str = "adjacent",
+    positive: bool = False,
 ) -> Any:
     """y and the last state; shapes as in `trapezoid_ssd`, biases (h, m, r), theta (b, n, l, h, a).
 
@@ -67,14 +68,17 @@ def _(
     theta: Tensor,
     initial_state: Tensor | None,
     pairing: str,
+    positive: bool,
 ) -> Any:
     given = v, da, B, C, scale, same, b_bias, c_bias, theta, initial_state
     kernels = _kernels(v, da, B, C, given[4:9], initial_state)
     if kernels is not None:
-        return _by_kernels(kernels, g, given, pairing)
+        return _by_kernels(kernels, g, given, pairing, positive)
     keys, queries = _turned(B, b_bias, theta, pairing), _turned(C, c_bias, theta, pairing)
     rule = trapezoid_ssd.rules[0].function
-    dv, dda, dkeys, dqueries, dscale, dsame, dfirst = rule(g, v, da, keys, queries, scale, same, initial_state)
+    dv, dda, dkeys, dqueries, dscale, dsame, dfirst = rule(
+        g, v, da, keys, queries, scale, same, initial_state, positive
+    )
     dB, db_bias, from_keys = _turned_back(dkeys, B, b_bias, theta, pairing)
     dC, dc_bias, from_queries = _turned_back(dqueries, C, c_bias, theta, pairing)
     return dv, dda, dB, dC, dscale, dsame, db_bias, dc_bias, from_keys + from_queries, dfirst
@@ -83,7 +87,7 @@ def _(
 @turned_ssd.restate
 def composed(
     v: Any, da: Any, B: Any, C: Any, scale: Any, same: Any, b_bias: Any, c_bias: Any, theta: Any,
-    initial_state: Any, pairing: str = "adjacent",
+    initial_state: Any, pairing: str = "adjacent", positive: bool = False,
 ) -> Any:  # fmt: skip
     """The same, of ops that can be differentiated again."""
     keys, queries = (
@@ -128,13 +132,13 @@ def _kernels(
     return gpu_kernels(v, da, B, C, initial_state) if fitting else None
 
 
-def _by_kernels(kernels: ModuleType, g: Any, given: tuple[Any, ...], pairing: str) -> Any:
+def _by_kernels(kernels: ModuleType, g: Any, given: tuple[Any, ...], pairing: str, positive: bool) -> Any:
     v, da, B, C, scale, same, b_bias, c_bias, theta, initial_state = given
     keys, queries, biases, first = _adjacent(pairing, B, C, (b_bias, c_bias), initial_state)
     dlast = g[1] if pairing == "adjacent" else _interleaved(g[1])
     turn = kernels.Turn(*biases, theta.flatten(1, 2).contiguous())
     dv, dda, *of_keys, dfirst, dscale, dsame, db_bias, dc_bias, dtheta = kernels.backward(
-        g[0], dlast, v, da, keys, queries, first, (scale, same), turn
+        g[0], dlast, v, da, keys, queries, first, (scale, same), turn, positive
     )
     dB, dC, db_bias, dc_bias, dfirst = (
         one if pairing == "adjacent" else _halves(one) for one in (*of_keys, db_bias, dc_bias, dfirst)

@@ -87,11 +87,40 @@ def backward(
     initial_state: Tensor | None,
     trapezoid: Trapezoid = None,
     turn: Turn | None = None,
+    positive: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Gradients of v, da, B, C and of the first state (float32), of `scale` and `same` where they are given, of a turn.
+    """Return gradients of v, da, B, C, the first state (float32), `scale` and `same` where they are given, and a turn.
 
-    The last are those of both biases and of theta.
+    The last are those of both biases and of theta. The kernels divide by `scale` and `same`, so their gradients are
+    missing where these are 0. The scan is linear in both: a second pass with weights of 1 finds these gradients. It is
+    made where a weight is 0, unless `positive` promises that none is; a stream that is being captured cannot wait for
+    the answer and always makes it.
     """
+    found = _gradients(dy, dlast, v, da, B, C, initial_state, trapezoid, turn)
+    if trapezoid is None or positive or not (torch.cuda.is_current_stream_capturing() or has_zero(trapezoid)):
+        return found
+    ones = torch.ones_like(trapezoid[0]), torch.ones_like(trapezoid[1])
+    exact = _gradients(dy, dlast, v, da, B, C, initial_state, ones, turn)
+    return (*found[:5], *exact[5:7], *found[7:])
+
+
+def has_zero(weights: tuple[Tensor, ...]) -> bool:
+    """Return whether any of these weights is exactly 0; waits for the device."""
+    return not bool(torch.stack([one.all() for one in weights]).all())
+
+
+def _gradients(
+    dy: Tensor,
+    dlast: Tensor,
+    v: Tensor,
+    da: Tensor,
+    B: Tensor,
+    C: Tensor,
+    initial_state: Tensor | None,
+    trapezoid: Trapezoid,
+    turn: Turn | None,
+) -> tuple[Tensor, ...]:
+    """Return what `backward` returns, where no weight of the trapezoidal rule is 0."""
     turned = turn is not None
     plan = planned(v, B, C, turned)
     values, keys, queries, seeds = as_rows(v), as_rows(B), as_rows(C), as_rows(dy)
