@@ -48,14 +48,14 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
             f"a {type(model).__name__} cannot be saved as a model file: it is no estimator of cartograd. "
             "Your own classes can be pickled"
         )
-    if hasattr(model, "check_parameters"):
-        check_estimator(model, Sizes())  # what is written can be read
     encoder = Encoder(parts_of)
     header = {
         "format_version": FORMAT_VERSION,
         "cartograd_version": _own_version(),
         "model": encoder.encode(model, type(model).__name__),
     }
+    if hasattr(model, "check_parameters"):
+        check_estimator(model, Sizes())  # what is written can be read
     write_container(path, header, encoder.tensors)
 
 
