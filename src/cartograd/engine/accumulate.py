@@ -122,7 +122,7 @@ def settle(slot: list[Any]) -> bool:
 
 
 def _watched_by_torch(leaf: torch.Tensor) -> bool:
-    return bool(leaf._backward_hooks or leaf._post_accumulate_grad_hooks) or leaf.grad_fn is not None
+    return bool(leaf._backward_hooks or leaf._post_accumulate_grad_hooks)  # results of torch's were handed over
 
 
 def accumulate(leaf: Any, total: Any, alone: bool, create_graph: bool) -> None:

@@ -253,7 +253,11 @@ def is_metadata(saved: Any) -> bool:
     """Return whether the saved values are sizes, dtypes and the like alone: such a node can be walked any time."""
     for value in saved:
         kind = type(value)
-        if kind not in _METADATA and not ((kind is tuple or kind is list) and is_metadata(value)):
+        if kind in _METADATA:
+            continue
+        if kind is not tuple and kind is not list:
+            return False
+        if not _METADATA.issuperset(map(type, value)) and not is_metadata(value):
             return False
     return True
 

@@ -87,7 +87,6 @@ def run(
     if targets is not None:
         edges = [edge for edge, _ in seeds]
         task.useful = leads_to(edges, {id(target) for target in targets} | results_leading_to(edges, targets))
-    walked = [] if task.retain_graph else [edge for edge, _ in seeds if type(edge) is Node and edge.plan is not PICK]
     before, checked = torch.is_grad_enabled(), torch.is_anomaly_enabled()
     torch._C._set_grad_enabled(create_graph)
     if checked:
@@ -101,9 +100,11 @@ def run(
             task.walk(seeds)
         task.finish_leaves()
     finally:
-        for node in walked:
-            if type(node.saved) is tuple:
-                node.saved = None
+        if not task.retain_graph:
+            for root in roots:
+                node = root._edge if type(root) is Tensor else None
+                if type(node) is Node and type(node.saved) is tuple and node.plan is not PICK:
+                    node.saved = None
         if checked:
             modes.add_watchers(-1)
         torch._C._set_grad_enabled(before)
@@ -172,8 +173,10 @@ class Pass:
 
     def finish_leaves(self) -> None:
         """Finish what leaves are left, in the order they were first reached."""
-        if any(is_torchs_result(leaf) for leaf, _ in self.leaves.values()):
-            hand_over(self)
+        for slot in self.leaves.values():  # as `is_torchs_result`, written out for speed; it must not hold a total
+            if type(slot[0]) is not Leaf and slot[0].grad_fn is not None:
+                hand_over(self)
+                break
         hurry = self.targets is None and self.store and not self.create_graph and not modes.watchers
         for key in list(self.leaves):
             if hurry and settle(self.leaves[key]):

@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from cartograd.engine import modes
 from cartograd.engine.apply import autocasts
 from cartograd.engine.capture_program import Program
+from cartograd.engine.graph import CPU
 from cartograd.engine.hooks import hook_keys
 from cartograd.engine.tensor import Tensor
 from cartograd.errors import OptionError
@@ -74,7 +75,7 @@ class Captured:
         self.fn = fn
         self._size = cache
         self._programs: OrderedDict[Any, list[Program]] = OrderedDict()
-        self._newest: list[Program] | None = None  # the last of them: the one used last
+        self._newest_key: Any = None  # the signature of `_latest`
         self._lock = threading.RLock()
         self._latest = self._program(examples)
 
@@ -100,19 +101,18 @@ class Captured:
 
     def _program(self, args: tuple[Any, ...]) -> Program:
         key = signature(args)
-        known = self._programs.get(key)
-        if known is not None:
-            for program in known:
-                if program.still_holds():
-                    if known is not self._newest:
-                        self._programs.move_to_end(key)
-                        self._newest = known
-                    return program
+        if key == self._newest_key:  # the usual case: comparing is faster than hashing
+            if self._latest.still_holds():
+                return self._latest
+        for program in self._programs.get(key, ()):
+            if program.still_holds():
+                self._programs.move_to_end(key)
+                self._newest_key = key
+                return program
         made = Program(self.fn, args)
-        known = self._programs.setdefault(key, [])
-        known.insert(0, made)
+        self._programs.setdefault(key, []).insert(0, made)
         self._programs.move_to_end(key)
-        self._newest = known
+        self._newest_key = key
         self._shrink()
         return made
 
@@ -132,7 +132,8 @@ def signature(args: tuple[Any, ...]) -> Any:
             data = value.data
             edge = value._edge
             hooks = None if edge is None or edge.watchers is None else hook_keys(edge) or None
-            parts.append((1, data.shape, data.stride(), data.dtype, data.device, edge is not None, hooks))
+            device = CPU if data.is_cpu else data.device
+            parts.append((1, data.shape, data.stride(), data.dtype, device, edge is not None, hooks))
         elif isinstance(value, torch.Tensor):
             parts.append((2, value.shape, value.stride(), value.dtype, value.device, value.requires_grad))
         elif value is None or type(value) in (int, float, bool, str):

@@ -53,11 +53,13 @@ class Conditions:
         self._leaves = [(one, hook_keys(one)) for one in leaves if isinstance(one, Leaf)]
         used = {id(one): one for one in [*parameters, *leaves] if not isinstance(one, Leaf)}
         self._parameters = [
-            (one, one.requires_grad, _address(one), one._backward_hooks, one._post_accumulate_grad_hooks)
+            (one, one.data_ptr(), one.requires_grad, one._backward_hooks, one._post_accumulate_grad_hooks)
             for one in used.values()
+            if _has_memory(one)
         ]
         buffers = [buffer for one in every for buffer in one._buffers.values() if buffer is not None]
-        self._buffers = [(one, _address(one)) for one in buffers]
+        buffers = list({id(one): one for one in buffers if id(one) not in used}.values())
+        self._buffers = [(one, one.data_ptr()) for one in buffers if _has_memory(one)]
         own = [(one, key) for one in every for key in one.__dict__.keys() - _OF_TORCH - modules.changed(one)]
         self._attributes = [(one.__dict__, key, _copy(one.__dict__[key])) for one, key in own]
         containers: list[Any] = [getattr(one, name) for one in every for name in (*_PARTS, *_HOOKS)]
@@ -71,6 +73,12 @@ class Conditions:
 
     def hold(self) -> bool:
         """Return whether everything that Python saw when the step was recorded is still so."""
+        try:
+            return self._holds()
+        except KeyError:  # an entry is gone
+            return False
+
+    def _holds(self) -> bool:
         for leaf, had in self._looked:
             if (leaf.grad is not None) is not had:
                 return False
@@ -80,16 +88,16 @@ class Conditions:
         if any(self._empty) or list(map(len, self._sized)) != self._sizes:
             return False
         for home, key, value in self._entries:
-            if home.get(key) is not value:
+            if home[key] is not value:
                 return False
         for home, key, value in self._attributes:
-            if home.get(key) is not value and not _same(home.get(key), value):
+            if home[key] is not value and not _same(home[key], value):
                 return False
         for one, address in self._buffers:
-            if _address(one) != address:
+            if one.data_ptr() != address:
                 return False
-        for one, wanted, address, hooks, post_hooks in self._parameters:
-            if one.requires_grad is not wanted or (address is not None and one.data_ptr() != address):
+        for one, address, wanted, hooks, post_hooks in self._parameters:
+            if one.data_ptr() != address or one.requires_grad is not wanted:
                 return False
             if one._backward_hooks is not hooks or one._post_accumulate_grad_hooks is not post_hooks:
                 return False
@@ -149,9 +157,8 @@ def _same(now: Any, before: Any) -> bool:
         return False
 
 
-def _address(tensor: torch.Tensor) -> int | None:
-    """Return where the memory of a tensor is, None for one without."""
-    return None if tensor.layout is not torch.strided or is_lazy(tensor) else tensor.data_ptr()
+def _has_memory(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not is_lazy(tensor)
 
 
 def _modules_behind(function: Callable[..., Any], args: Iterable[Any]) -> Iterator[nn.Module]:

@@ -41,6 +41,9 @@ def _(g: torch.Tensor) -> torch.Tensor:
     )
 
 
+_NO_GRAPH = captured_step.plan((True,)).stored()
+
+
 class Program:
     """The source of one recording, what it is bound to, and the conditions under which it holds."""
 
@@ -144,7 +147,11 @@ class Program:
     def _bound(self, args: tuple[Any, ...]) -> list[Any]:
         """The tensors among the arguments, then the leaves among them."""
         tensors, leaves = [], []
-        flat = args if all(type(one) is Tensor for one in args) else tree_flatten(args)[0]
+        flat: Any = args
+        for value in args:
+            if type(value) is not Tensor:
+                flat = tree_flatten(args)[0]
+                break
         for value in flat:
             if type(value) is Tensor:
                 tensors.append(value.data)
@@ -218,11 +225,11 @@ class Program:
 
 def _no_graph(tensor: torch.Tensor) -> Node:
     node = object.__new__(Node)
-    node.plan, node.parents, node.saved, node.version = captured_step.plan((True,)).stored(), (), (), 0
+    node.plan, node.parents, node.saved, node.version = _NO_GRAPH, (), (), 0
     node.number = next_number()
     node.shape, node.dtype = tensor.shape, tensor.dtype
     node.device = CPU if tensor.is_cpu else tensor.device
-    node.code, node.instruction = calling_place(sys._getframe(1))
+    node.code, node.instruction = calling_place(sys._getframe(3))
     node.watchers = None
     return node
 

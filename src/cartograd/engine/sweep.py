@@ -136,7 +136,7 @@ def run_down(task: Pass, below: list[Any]) -> None:
                 else:
                     owned.add(id(edge))
                     slot[1] = slot[1] + gradient
-            if free and saved and (type(saved[0]) is Plain or not is_metadata(saved)):
+            if free and saved and (isinstance(saved[0], Plain) or not is_metadata(saved)):
                 node.saved = None
             saved = value = gradient = None  # hold on to nothing while the next node runs
             if following is not None:  # the next node, past heap and dictionary, if it is the newest left
