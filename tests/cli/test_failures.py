@@ -63,7 +63,7 @@ def test_a_parameter_that_the_method_does_not_have(run, table):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--n-neighbors", "1"], "n_neighbors must be at least 2, got 1"),
+        (["--n-neighbors", "1"], "n_neighbors must be at least 2 and at most 1000000, got 1"),
         (["--n-neighbors", "many"], "'many' is not a valid integer"),
         (["--set", "n_neighbors=many"], "n_neighbors must be a whole number, got 'many'"),
         (["--metric", "far"], "unknown metric 'far'"),

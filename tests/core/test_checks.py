@@ -101,7 +101,7 @@ def test_words_besides():
     ("path", "error"), [(b"x", UnsupportedError), (3, UnsupportedError), ("", OptionError), ("a\0", OptionError)]
 )
 def test_paths(path, error):
-    with pytest.raises(error, match="folder must be (the path|a path)"):
+    with pytest.raises(error, match=r"folder must be (the path|a path)"):
         check_path(path, "folder")
 
 

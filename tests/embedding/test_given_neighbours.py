@@ -63,7 +63,7 @@ BAD_NEIGHBOURS = {
     "other rows": ((INDICES[:9, :5] % 9, DISTANCES[:9, :5]), InputError, "is of 9 rows, but X has 64"),
     "an id too large": ((INDICES + 3, DISTANCES), InputError, "names row 66, but there are 64 rows"),
     "an id below 0": ((INDICES - 1, DISTANCES), InputError, "names row -1, but there are 64 rows"),
-    "swapped": ((DISTANCES, INDICES), UnsupportedError, "the indices of precomputed_knn must be whole numbers, got torch.float64"),
+    "swapped": ((DISTANCES, INDICES), UnsupportedError, "of precomputed_knn must be whole numbers, got torch.float64"),
     "NaN": ((INDICES, DISTANCES * numpy.nan), InputError, "finite and not negative, got nan at row 0, column 0"),
     "negative": ((INDICES, -DISTANCES), InputError, "finite and not negative, got -"),
     "text": ((INDICES.astype(str), DISTANCES), UnsupportedError, "two tables of numbers, got an array"),

@@ -172,7 +172,10 @@ EDITS = [external_matrix, soft_matrix, soft_through_a_group, soft_frame, soft_co
 EDITS += [index_of_var_is_a_link, index_is_external, index_is_virtual, order_is_a_link, order_is_external]
 EDITS += [categories_by_reference, categories_by_name, categories_without_a_name, categories_of_records]
 EDITS += [external_uns, external_room, a_link_that_is_not_read, index_outside, a_loop]
-WORDS = "cannot be read as an AnnData file|link to another file|lie in another file|not where they should be|which is not in it|within 16 others"
+WORDS = (
+    "cannot be read as an AnnData file|link to another file|lie in another file|not where they should be"
+    "|which is not in it|within 16 others"
+)
 
 
 @pytest.mark.parametrize("edit", EDITS)
