@@ -377,3 +377,16 @@ def test_a_trunk_that_saved_tensors_cannot():
     shared.sum().backward()
     with pytest.raises(errors.GraphFreedError, match="mul"):
         (shared * 2).sum().backward()
+
+
+def test_the_first_gradient_of_every_parameter_is_stored_without_a_copy():
+    layers, x = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), cartograd.tensor(torch.ones(5, 3))
+
+    def fn(x):
+        for parameter in layers.parameters():
+            parameter.grad = None
+        layers(x).sum().backward()
+
+    source = cartograd.capture(fn, x).source
+    assert source.count(".grad = t") == 4
+    assert "add_gradient" not in source

@@ -173,10 +173,12 @@ class Pass:
 
     def finish_leaves(self) -> None:
         """Finish what leaves are left, in the order they were first reached."""
-        for slot in self.leaves.values():  # as `is_torchs_result`, written out for speed; it must not hold a total
+        slot: Any = None
+        for slot in self.leaves.values():  # as `is_torchs_result`, written out for speed
             if type(slot[0]) is not Leaf and slot[0].grad_fn is not None:
                 hand_over(self)
                 break
+        slot = None  # a second reference to a total would have it copied below
         hurry = self.targets is None and self.store and not self.create_graph and not modes.watchers
         for key in list(self.leaves):
             if hurry and settle(self.leaves[key]):
