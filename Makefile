@@ -45,6 +45,7 @@ check: $(READY)
 	$(BIN)/python scripts/check_layers.py
 	$(BIN)/python scripts/check_sizes.py
 	$(BIN)/python scripts/check_docs.py
+	$(BIN)/python -W ignore scripts/check_house.py
 
 # the bits that tests/golden compares, for this machine
 golden: $(READY)

@@ -136,8 +136,8 @@ def _eight_bits(image: Any, opened: Any) -> Any:
     white = 255.0 if largest <= 255 else 65535.0 if largest <= 65535 else largest
     result = image.new("L", opened.size)
     for strip in strips:
-        grey = (_values(opened, strip).clip(min=0) * (255.0 / white)).astype(numpy.uint8)
-        result.paste(image.fromarray(grey), strip)
+        gray = (_values(opened, strip).clip(min=0) * (255.0 / white)).astype(numpy.uint8)
+        result.paste(image.fromarray(gray), strip)
     return result
 
 

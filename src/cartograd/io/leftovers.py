@@ -44,7 +44,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _is_left(machine: str | None, process: str | None, written: float) -> bool:
-    """Return whether a temporary file has no writer; those of version 0.1 do not say by whom they were written."""
+    """Return whether a temporary file has no writer; names of version 0.1 do not name the writer."""
     if machine == _machine() and process is not None and os.name == "posix":
         return not _lives(int(process))
     return time.time() - written > OLD
