@@ -9,7 +9,7 @@ READY := .venv/ready
 # Threads that wait must sleep: spinning, on a machine with a busy neighbour, made small ops a hundred times slower.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo test test-torch check chromium bench format clean
+.PHONY: demo test test-torch check chromium bench fuzz format clean
 
 demo: $(READY)
 	$(BIN)/cartograd map digits -o map.html --seed 0 --n-neighbors 15 --max-iter 200
@@ -50,6 +50,14 @@ check: $(READY)
 # the bits that tests/golden compares, for this machine
 golden: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore scripts/make_golden.py
+
+# fuzzing led by coverage, where atheris can be installed; what runs in `make test` needs nothing but pytest
+SECONDS ?= 60
+fuzz: $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check atheris || \
+	{ echo "atheris cannot be installed here: only the fuzzing of make test is left"; exit 1; }
+	$(BIN)/python -W ignore tests/fuzz/coverage_guided.py tables $(SECONDS)
+	$(BIN)/python -W ignore tests/fuzz/coverage_guided.py models $(SECONDS)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/engine.py

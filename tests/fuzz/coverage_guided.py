@@ -44,7 +44,48 @@ def tables(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
     return [bytes([place]) + data for place, data in enumerate(whole.values())], try_one
 
 
-TARGETS: dict[str, Callable[[Path], tuple[list[bytes], Callable[[bytes], None]]]] = {"tables": tables}
+def models(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
+    """Return headers of model files, and a function that signs one anew, loads it and places rows.
+
+    The first byte says whose tensors go with it.
+    """
+    import copy
+    import json
+
+    import numpy
+    from model_mutants import File
+    from sklearn.exceptions import NotFittedError
+    from test_model_files import FILES, new_rows
+
+    from cartograd import load
+    from cartograd.errors import CartogradError
+
+    files = [File(path) for path in FILES]
+
+    def try_one(data: bytes) -> None:
+        file = copy.copy(files[data[0] % len(files)])
+        rows = new_rows(file)
+        try:
+            file.header = json.loads(data[1:])
+        except ValueError:
+            return
+        if not isinstance(file.header, dict):
+            return
+        (folder / "case.cartograd").write_bytes(file.signed())
+        try:
+            placed = load(folder / "case.cartograd").transform(rows)
+            assert numpy.isfinite(numpy.asarray(placed)).all()
+        except NotFittedError:  # one of the files holds an estimator that was never fitted
+            return
+        except CartogradError as error:
+            if "\n" in str(error):
+                raise RuntimeError("an error of many lines") from error
+
+    headers = [json.dumps(file.header).encode() for file in files]
+    return [bytes([place]) + header for place, header in enumerate(headers)], try_one
+
+
+TARGETS: dict[str, Callable[[Path], tuple[list[bytes], Callable[[bytes], None]]]] = {"tables": tables, "models": models}
 """Functions of a folder that return whole inputs, and a function that tries one."""
 
 
