@@ -37,7 +37,7 @@ CONSTANT = {"zero_"}  # in place only: see laws/test_inplace_scan.py
 UNFIT = {
     ("normal", "number_mean"): "made of numbers alone",
     ("item", ""): "gives a Python number",
-    ("empty_like", ""): "its values are not defined",
+    **{(name, ""): "its values are not defined" for name in ("empty_like", "new_empty", "new_empty_strided")},
     **{
         (name, "in_place" if name == "normal" else ""): "called as torch.Tensor.xxx_(tensor), which C code checks"
         for name in ["cauchy", "exponential", "geometric", "log_normal", "normal", "uniform"]
