@@ -151,7 +151,7 @@ def test_starts():
 
 
 def test_options_that_cannot_be():
-    with pytest.raises(OptionError, match="gamma must be above 0"):
+    with pytest.raises(OptionError, match="gamma must be at least 1e-06"):
         COSNE(gamma=0.0).fit(ROWS)
     with pytest.raises(OptionError, match="learning_rate_for_h_loss must be at least 0"):
         COSNE(learning_rate_for_h_loss=-1.0).fit(ROWS)

@@ -28,6 +28,7 @@ def ends(work):
     child = os.fork()
     if child == 0:
         signal.alarm({PATIENCE})  # kills a child that waits forever
+        faulthandler.dump_traceback_later({PATIENCE} - 10)  # and says where it waits
         code = 1
         try:
             work()
@@ -44,7 +45,8 @@ def run(script, **environment):
         environment.pop(name, None)
     command = [sys.executable, "-c", BEGIN + script]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=10 * PATIENCE)
-    assert done.returncode == 0, done.stderr[-2000:]
+    print(done.stderr[-4000:])
+    assert done.returncode == 0
     return done.stdout.split()
 
 

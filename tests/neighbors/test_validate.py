@@ -144,7 +144,7 @@ def test_other_options():
     refused(ValueError, "recall must be above 0 and at most 1 and finite, got 1.5", X, 3, recall=1.5)
     refused(ValueError, "random_state must not be negative, got -1", X, 3, random_state=-1)
     refused(TypeError, "random_state must be a whole number", X, 3, random_state="x")
-    with pytest.raises(ValueError, match="unknown index_type 'LSH': known are Flat, IVF, IVFPQ, HNSW"):
+    with pytest.raises(ValueError, match="index_type must be one of 'Flat', 'IVF', 'IVFPQ', 'HNSW', got 'LSH'"):
         FaissConfig(index_type="LSH")
     with pytest.raises(ValueError, match="nprobe must be a whole number of 1 or more, got 0"):
         FaissConfig(nprobe=0)

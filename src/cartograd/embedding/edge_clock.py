@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy
 import torch
 
+from cartograd.core.lazy import lazy_attribute
 from cartograd.neighbors import Graph
 
 PIECE_EDGES, GPU_PIECE_EDGES = 1 << 17, 1 << 26
@@ -62,7 +62,7 @@ class Piece:
         now = moved >= int(GRID)
         return chosen(now, self.counts[step]) if step < len(self.counts) else torch.nonzero(now)[:, 0]
 
-    @cached_property
+    @lazy_attribute
     def _whole_rates(self) -> torch.Tensor:
         return (self.rates * GRID).to(torch.int32)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from cartograd.core.lazy import lazy_attribute
 from cartograd.embedding import device_descent, device_rows
 from cartograd.embedding.device_rows import SampledOnDevice
 from cartograd.embedding.entropic_input import EntropicInput
@@ -53,7 +53,7 @@ class EntropicSampled(EntropicInput, NegativeSamplingNeighborEmbedding):
             cpu.prepare(MODULE)  # while the search is at work
         return super()._affinity(source, y)
 
-    @cached_property
+    @lazy_attribute
     def _rows(self) -> SampledRows | SampledOnDevice | None:
         """The graph as the kernels take it; None where torch makes the map."""
         if not (self._by_kernel and isinstance(self.affinity_in_, Graph)):

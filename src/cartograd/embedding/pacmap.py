@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, field
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ import torch
 from cartograd.affinity import PACMAPAffinity, far_pairs, mid_near_pairs
 from cartograd.affinity.pacmap import EXTRA_CANDIDATES
 from cartograd.affinity.pairs import drawn_mid_near, local_scales, rescaled_neighbours
+from cartograd.core.lazy import lazy_attribute
 from cartograd.embedding import device_descent, device_rows, pair_rows
 from cartograd.embedding.device_rows import PairsOnDevice
 from cartograd.embedding.estimator import estimator
@@ -201,14 +201,14 @@ class PACMAP(NegativeSamplingNeighborEmbedding, Parametric):
     def _kinds(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         return self.near_indices_, self.mid_near_indices_, self.neg_indices_
 
-    @cached_property
+    @lazy_attribute
     def _rows(self) -> PairRows | PairsOnDevice | None:
         """The pairs as the kernel takes them; None where torch makes the map."""
         if self._by_kernel and self.near_indices_.is_cuda:
             return PairsOnDevice(self._kinds())
         return PairRows(self._kinds(), self._part()) if self._by_kernel and cpu.usable() else None
 
-    @cached_property
+    @lazy_attribute
     def _pairs(self) -> list[Pairs]:
         """The pairs as torch takes them."""
         return [Pairs.of(others, self._layout.dtype, self._part()) for others in self._kinds()]

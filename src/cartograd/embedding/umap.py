@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, field, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from cartograd.affinity import UMAPAffinity
 from cartograd.affinity.counter import stream
 from cartograd.affinity.fuzzy import memberships, smooth_distances
+from cartograd.core.lazy import lazy_attribute
 from cartograd.embedding import umap_device, umap_placing, umap_rows
 from cartograd.embedding.edge_clock import Acting, Piece, clock
 from cartograd.embedding.estimator import estimator
@@ -175,7 +175,7 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
         size = served(*shape) or (umap_device.served(*shape) and self._bounds is None)
         return size and usual and not changed
 
-    @cached_property
+    @lazy_attribute
     def _rows(self) -> UmapRows | UmapOnDevice | None:
         """The edges as the kernel takes them; None where torch makes the map."""
         if self._by_kernel and self.affinity_in_.device.type == "cuda":
@@ -184,7 +184,7 @@ class UMAP(NegativeSamplingNeighborEmbedding, Parametric):
             return None
         return UmapRows(self.affinity_in_, self._steps, own_edges(self, self.affinity_in_))
 
-    @cached_property
+    @lazy_attribute
     def _pieces(self) -> list[Piece]:
         """The edges as torch takes them."""
         part = own_edges(self, self.affinity_in_)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from cartograd.core.lazy import lazy_attribute
 from cartograd.io.limits import MAX_BYTES
 
 
@@ -60,7 +60,7 @@ class Raw:
         """How many rows."""
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
-    @cached_property
+    @lazy_attribute
     def part_places(self) -> dict[str, tuple[str, int]]:
         """The matrix and the place in it of each named part; the first where several have the name."""
         places: dict[str, tuple[str, int]] = {}

@@ -7,13 +7,13 @@ whole rows.
 
 from __future__ import annotations
 
-import functools
 import logging
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from cartograd.core.lazy import lazy_attribute
 from cartograd.kernels import cpu
 from cartograd.neighbors.exact import search_exactly
 from cartograd.neighbors.query_cells import BLOCK, EUCLIDEAN, Found, QueryCells, known_neighbours
@@ -114,7 +114,7 @@ class CompiledQueries:
             pass
         return ids, raw
 
-    @functools.cached_property
+    @lazy_attribute
     def _whole_rows(self) -> QueryCells:
         return QueryCells(self.data, self.k, self.seed)
 

@@ -8,11 +8,11 @@ Essmann et al., 1995). The kernel is even in every dimension: one corner of its 
 
 from __future__ import annotations
 
-import functools
 import math
 
 import torch
 
+from cartograd.core.lazy import lazy_attribute
 from cartograd.embedding.forces.splines import ORDER, symbol
 from cartograd.neighbors.workers import spread
 
@@ -84,7 +84,7 @@ class Kernel:
             table = waves.movedim(-1, dimension)
         return table.movedim(-1, 0).contiguous().to(self.dtype)
 
-    @functools.cached_property
+    @lazy_attribute
     def near(self) -> torch.Tensor:
         """The kernel's coefficients between the nodes of one point, 0 to order - 1 apart in each dimension, float64."""
         table = self.spectrum.movedim(0, -1).to(torch.float64)
