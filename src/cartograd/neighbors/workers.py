@@ -12,6 +12,7 @@ import contextlib
 import contextvars
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -25,6 +26,11 @@ _pool: contextvars.ContextVar[ThreadPoolExecutor | None] = contextvars.ContextVa
 _limit: contextvars.ContextVar[int | None] = contextvars.ContextVar("cartograd_threads", default=None)
 _lock = threading.Lock()
 _searches = 0
+_workers: set[int] = set()
+"""Threads of pools, by the numbers that the system gives them."""
+MOST_REMEMBERED = 256
+LONGEST_END = 1.0
+"""Seconds that a fork waits for the ends of threads."""
 _threads = 1
 _forked = False
 """Whether this process is the child of a fork: torch's own threads are then those of the parent, and never answer."""
@@ -46,7 +52,7 @@ def all_cores(device: torch.device) -> Iterator[None]:
         _searches += 1
         threads = _threads
     size = _limit.get() or threads
-    pool = ThreadPoolExecutor(size, "cartograd-neighbors", initializer=torch.set_num_threads, initargs=(1,))
+    pool = ThreadPoolExecutor(size, "cartograd-neighbors", initializer=_begin_worker)
     token = _pool.set(pool)
     torch.set_num_threads(1)
     try:
@@ -57,6 +63,32 @@ def all_cores(device: torch.device) -> Iterator[None]:
         with _lock:
             _searches -= 1
             torch.set_num_threads(threads)
+
+
+def _begin_worker() -> None:
+    """Let a thread of a pool compute by itself, and remember it for the next fork."""
+    torch.set_num_threads(1)
+    if len(_workers) > MOST_REMEMBERED:
+        _workers.difference_update([worker for worker in tuple(_workers) if not _is_alive(worker)])
+    _workers.add(threading.get_native_id())
+
+
+def _is_alive(worker: int) -> bool:
+    """Return whether the system still has this thread; False where it cannot be asked."""
+    return os.path.exists(f"/proc/self/task/{worker}")
+
+
+def _wait_for_ended_workers() -> None:
+    """Wait, before a fork, until the system has ended the threads of pools that were shut down.
+
+    Python joins a thread a moment before the thread frees the memory of MKL. A fork in this moment would leave MKL's
+    list of buffers half changed in the child, which then searches it forever.
+    """
+    if _searches == 0:
+        last = time.monotonic() + LONGEST_END
+        while any(map(_is_alive, tuple(_workers))) and time.monotonic() < last:
+            time.sleep(0.001)
+        _workers.clear()
 
 
 @contextlib.contextmanager
@@ -112,4 +144,4 @@ def _limit_libraries() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_alone)
+    os.register_at_fork(before=_wait_for_ended_workers, after_in_child=_start_alone)
