@@ -140,3 +140,11 @@ def test_files_that_are_something_else(tmp_path, content):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(DataFileError, match=rf"{name}: it cannot be read as"):
             read(tmp_path / name)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_letters_beyond_unicode_are_refused(tmp_path, order):
+    numbers = numpy.array([65, 0x110000], dtype=f"{order}u4")
+    numpy.savez(tmp_path / "a.npz", x=numpy.zeros((2, 3)), names=numbers.view(f"{order}U1"))
+    with pytest.raises(DataFileError, match="holds a letter of number 1,114,112; Unicode ends at 1,114,111"):
+        read(tmp_path / "a.npz")

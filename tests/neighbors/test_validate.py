@@ -146,7 +146,7 @@ def test_other_options():
     refused(TypeError, "random_state must be a whole number", X, 3, random_state="x")
     with pytest.raises(ValueError, match="index_type must be one of 'Flat', 'IVF', 'IVFPQ', 'HNSW', got 'LSH'"):
         FaissConfig(index_type="LSH")
-    with pytest.raises(ValueError, match="nprobe must be a whole number of 1 or more, got 0"):
+    with pytest.raises(ValueError, match="nprobe must be at least 1 and at most 1048576, got 0"):
         FaissConfig(nprobe=0)
 
 

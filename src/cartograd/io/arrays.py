@@ -19,6 +19,7 @@ from cartograd.io.raw import Given, Options, Raw
 
 log = logging.getLogger("cartograd.io")
 
+LARGEST_LETTER = 0x10FFFF
 LARGEST_HEADER = 100_000
 MAGIC = b"\x93NUMPY"
 
@@ -98,7 +99,18 @@ def _checked_array(file: IO[bytes], size: int, options: Options, what: str) -> A
     check_total(head.nbytes, options.max_bytes, what)
     file.seek(0)
     with foreign("a NumPy array"):
-        return numpy.lib.format.read_array(file, allow_pickle=False, max_header_size=LARGEST_HEADER)
+        array = numpy.lib.format.read_array(file, allow_pickle=False, max_header_size=LARGEST_HEADER)
+    _check_letters(array, what)
+    return array
+
+
+def _check_letters(array: Any, what: str) -> None:
+    """Refuse texts of which a letter has a number beyond Unicode's, which Python cannot hold."""
+    if array.dtype.kind == "U" and array.nbytes:
+        numbers = numpy.ascontiguousarray(array).reshape(-1).view(numpy.dtype("u4").newbyteorder(array.dtype.byteorder))
+        largest = int(numbers.max())
+        if largest > LARGEST_LETTER:
+            raise DataFileError(f"{what} holds a letter of number {largest:,}; Unicode ends at {LARGEST_LETTER:,}")
 
 
 def _heads(archive: zipfile.ZipFile) -> dict[str, Head]:
