@@ -12,7 +12,6 @@ from cartograd.core.checks import (
     check_path,
     choice,
     count,
-    is_finite,
     number,
     optional,
     shorten,
@@ -103,9 +102,3 @@ def test_words_besides():
 def test_paths(path, error):
     with pytest.raises(error, match=r"folder must be (the path|a path)"):
         check_path(path, "folder")
-
-
-def test_finite():
-    assert is_finite(3)
-    assert not is_finite(10**400)
-    assert not is_finite(float("nan"))

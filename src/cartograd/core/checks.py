@@ -6,7 +6,6 @@ a wrong value. The message names the argument, the value given and what is allow
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Callable
@@ -183,8 +182,3 @@ def check_function(value: Any, name: str) -> None:
     """Refuse what cannot be called."""
     if not callable(value):
         raise UnsupportedError(f"{name} must be a function, got {show(value)}")
-
-
-def is_finite(value: float) -> bool:
-    """Return whether a number is neither NaN nor infinite, also a whole number beyond float64."""
-    return -LARGEST <= value <= LARGEST if isinstance(value, int) else math.isfinite(value)

@@ -3,12 +3,10 @@ r"""The leading singular values and directions of centred rows: the arithmetic b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from cartograd.affinity.counter import normal, stream
-from cartograd.core.checks import choice
 from cartograd.embedding.covariance import (
     Centred,
     centred,
@@ -100,11 +98,6 @@ def svd(matrix: torch.Tensor, driver: str | None = None) -> tuple[torch.Tensor, 
     """The thin decomposition U, S, V^T; the driver is torch's and means something on CUDA alone."""
     U, S, Vt = torch.linalg.svd(matrix, full_matrices=False, driver=driver if matrix.is_cuda else None)
     return U, S, Vt
-
-
-def check_driver(driver: Any) -> None:
-    """Refuse a name that ``torch.linalg.svd`` does not know."""
-    choice(driver, "svd_driver", DRIVERS)
 
 
 def guess(size: int, wanted: int, seed: int, device: torch.device) -> torch.Tensor:

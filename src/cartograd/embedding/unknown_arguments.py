@@ -8,7 +8,6 @@ from typing import Any
 
 from cartograd.errors import UnsupportedError
 
-LATER = "is not there yet; leave it out"
 BOUNDED = "leave it out: memory is bounded anyway"
 EXACT = "leave it out: the search picks its own way, see backend="
 INSTEAD: dict[str, str] = {
