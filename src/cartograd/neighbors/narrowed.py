@@ -49,8 +49,7 @@ def narrow(problem: Problem) -> tuple[Problem, torch.Tensor] | None:
         exact = (data.block(start, start + step) - center) * scale
         rounded[start : start + step] = exact
         moved[start : start + step] = torch.linalg.vector_norm(exact - rounded[start : start + step], dim=1) / scale
-    metric = replace(METRICS["sqeuclidean"])
-    return replace(problem, data=TensorRows(rounded), metric=metric, k=k + SPARE), moved
+    return replace(problem, data=TensorRows(rounded), metric=METRICS["sqeuclidean"], k=k + SPARE), moved
 
 
 def _scale(problem: Problem, center: torch.Tensor) -> float:
